@@ -1,0 +1,1 @@
+"""From YAML text to checked objects, with every problem at its line and column."""

@@ -1,0 +1,355 @@
+"""The mesh language, v1alpha1: its kinds, fields, docs and defaults.
+
+JSON Schema, ``headrace explain`` and defaulting derive from these types. Field names are camelCase
+in YAML. Durations and sizes stay text here; ``resolve`` turns them into seconds and bytes.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from headrace.units import BYTES_PATTERN, DURATION_PATTERN
+
+API_VERSION = "headrace.dev/v1alpha1"
+
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        description="Lower-case letters, digits and inner hyphens, at most 63 (an RFC 1123 label).",
+    ),
+]
+Duration = Annotated[
+    str, Meta(pattern=DURATION_PATTERN, description="Such as 250ms, 30s or 1m30s.")
+]
+Size = Annotated[str, Meta(pattern=BYTES_PATTERN, description="Such as 512MiB or 16GiB.")]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+VersionNumber = Annotated[int, Meta(ge=1, le=999_999, description="Version of a model.")]
+Tier = Annotated[
+    Literal["critical", "standard", "sheddable"],
+    Meta(description="What is refused last, in between, and first when the mesh is full."),
+]
+Balance = Annotated[
+    Literal["round-robin", "least-request", "utilization", "least-loaded"],
+    Meta(
+        description="How a gateway picks among ready nodes. utilization: by load reports straight "
+        "from the nodes; least-loaded: least-request over weights the control server sends."
+    ),
+]
+
+
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A part of the mesh language: strict, frozen, camelCase."""
+
+
+class Metadata(Struct):
+    """What identifies an object."""
+
+    name: Name
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+# --- Mesh -------------------------------------------------------------------------------------
+
+
+class GatewaySpec(Struct):
+    """One Envoy at the edge of a region."""
+
+    name: Name
+    address: str = "127.0.0.1"
+    port: Annotated[Port, Meta(description="0 takes a free port.")] = 10000
+
+
+class RegionSpec(Struct):
+    """A region: its zones, its gateways, and where its traffic goes when it has no ready node."""
+
+    name: Name
+    zones: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    gateways: tuple[GatewaySpec, ...] = ()
+    failover: Annotated[
+        tuple[Name, ...], Meta(description="Other regions, first choice first. Empty: none.")
+    ] = ()
+
+
+class MeshSpec(Struct):
+    """The mesh as a whole."""
+
+    regions: Annotated[tuple[RegionSpec, ...], Meta(min_length=1)]
+    orca_port: Annotated[
+        Port, Meta(description="Port of every GPU node's load reports: Envoy takes one a cluster.")
+    ] = 18082
+
+
+# --- Pool -------------------------------------------------------------------------------------
+
+
+class GpuSpec(Struct):
+    """The accelerator of every node in a pool; ``cpu`` where there is none."""
+
+    type: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$", description="Such as t4, a100, cpu.")]
+    memory: Size = "16GiB"
+
+
+class StaticNode(Struct):
+    """A node that is there without registering: its front door and load reports."""
+
+    name: Name
+    address: str
+    http_port: Port
+    grpc_port: Port
+    orca_port: Port
+
+
+class DiscoverySpec(Struct):
+    """How the pool's nodes become known."""
+
+    type: Annotated[
+        Literal["registered", "static"],
+        Meta(description="registered: GPU sidecars that connect; static: the nodes listed here."),
+    ] = "registered"
+    nodes: tuple[StaticNode, ...] = ()
+
+
+class PoolSpec(Struct):
+    """GPU nodes of one kind in one zone."""
+
+    region: Name
+    zone: Name
+    gpu: GpuSpec
+    discovery: DiscoverySpec = DiscoverySpec()
+
+
+# --- Model ------------------------------------------------------------------------------------
+
+
+class TensorSpec(Struct):
+    """An input or output of the model, without the batch dimension."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$")]
+    datatype: Literal[
+        "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+        "FP16", "FP32", "FP64", "BF16", "BYTES",
+    ]  # fmt: skip
+    shape: Annotated[
+        tuple[Annotated[int, Meta(ge=-1)], ...],
+        Meta(max_length=16, description="-1 is a dimension of any size."),
+    ]
+
+
+class VersionSpec(Struct):
+    """One version of a model: what runs it and the weights it runs."""
+
+    version: VersionNumber
+    executor: Annotated[
+        Name, Meta(description="What runs it: a folder of model-server/models, such as vision.")
+    ]
+    artifact: Annotated[str, Meta(description="Its weights, such as efficientnet-lite0.")] = ""
+    instances: Annotated[int, Meta(ge=1, le=64, description="Copies on each node.")] = 1
+    threads: Annotated[int, Meta(ge=1, le=256, description="CPU threads of each copy.")] = 1
+    parameters: Annotated[dict[str, str], Meta(description="Passed to the executor.")] = {}
+
+
+class BatchingSpec(Struct):
+    """How requests are grouped on a node, and how many may wait."""
+
+    max_batch_size: Annotated[int, Meta(ge=0, le=1024, description="0: no batching.")] = 8
+    max_queue_delay: Annotated[
+        Duration, Meta(description="How long a request may wait for company.")
+    ] = "2ms"
+    max_queue_size: Annotated[
+        int, Meta(ge=1, le=100_000, description="Waiting requests; the next is refused.")
+    ] = 64
+    queue_timeout: Annotated[
+        Duration, Meta(description="A request that waited longer is refused.")
+    ] = "2s"
+
+
+class SloSpec(Struct):
+    """What callers may expect."""
+
+    latency: Annotated[Duration, Meta(description="p95 of a whole request.")] = "300ms"
+
+
+class PlacementSpec(Struct):
+    """Where the model's versions are held."""
+
+    pools: Annotated[tuple[Name, ...], Meta(description="Empty: every pool.")] = ()
+
+
+class BreakerSpec(Struct):
+    """What one gateway lets be in flight to one version."""
+
+    max_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
+    max_pending_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
+
+
+class ModelSpec(Struct, kw_only=True):
+    """A model: its interface, its versions and how they are served."""
+
+    api: Literal["oip"] = "oip"
+    inputs: Annotated[tuple[TensorSpec, ...], Meta(min_length=1, max_length=64)]
+    outputs: Annotated[tuple[TensorSpec, ...], Meta(min_length=1, max_length=64)]
+    versions: Annotated[tuple[VersionSpec, ...], Meta(min_length=1, max_length=100)]
+    aliases: Annotated[
+        dict[str, VersionNumber], Meta(description="Names for versions, such as stable: 1.")
+    ] = {}
+    batching: BatchingSpec = BatchingSpec()
+    slo: SloSpec = SloSpec()
+    placement: PlacementSpec = PlacementSpec()
+    breaker: BreakerSpec = BreakerSpec()
+    balance: Balance = "utilization"
+    idempotent: Annotated[
+        bool,
+        Meta(
+            description="Running a request twice is harmless, so one whose node died may run on "
+            "another. True for pure functions of their inputs."
+        ),
+    ] = False
+
+
+# --- Route ------------------------------------------------------------------------------------
+
+
+class HeaderMatch(Struct):
+    """A request header with exactly this value."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
+    value: Annotated[str, Meta(max_length=1024)]
+
+
+class MatchSpec(Struct):
+    """Which of the model's requests the route takes. Everything given must hold."""
+
+    hosts: Annotated[tuple[str, ...], Meta(description="Empty: any host.")] = ()
+    headers: Annotated[tuple[HeaderMatch, ...], Meta(max_length=16)] = ()
+
+
+class ArmSpec(Struct):
+    """One side of a split: a version or an alias, and its share."""
+
+    version: VersionNumber | None = None
+    alias: Name | None = None
+    weight: Annotated[int, Meta(ge=0, le=10_000)] = 100
+
+
+class StickySpec(Struct):
+    """What keeps a caller on one side of a split; without the header the side is random."""
+
+    header: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
+
+
+class MirrorSpec(Struct):
+    """A copy of the traffic for another version; its answers are thrown away."""
+
+    version: VersionNumber | None = None
+    alias: Name | None = None
+    percent: Percent = 100
+    max_requests: Annotated[
+        int, Meta(ge=1, le=10_000, description="Copies in flight; more are dropped.")
+    ] = 16
+
+
+class RetrySpec(Struct):
+    """Trying again on another node, only where the first did not run the request."""
+
+    attempts: Annotated[int, Meta(ge=0, le=3)] = 2
+    budget_percent: Annotated[Percent, Meta(description="Retries, of the requests in flight.")] = 20
+    per_try_timeout: Duration | None = None
+
+
+class RateLimitSpec(Struct):
+    """Requests one gateway lets through on this route; more are refused with retry-after."""
+
+    requests: Annotated[int, Meta(ge=1, le=10_000_000)]
+    per: Duration = "1s"
+    burst: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+
+
+class RouteSpec(Struct):
+    """How requests for a model are matched, split, copied, retried and limited."""
+
+    model: Name
+    match: MatchSpec = MatchSpec()
+    split: Annotated[
+        tuple[ArmSpec, ...],
+        Meta(max_length=16, description="Stable first, canary last. Empty: the alias stable."),
+    ] = ()
+    sticky: StickySpec | None = None
+    mirror: MirrorSpec | None = None
+    timeout: Duration = "30s"
+    retry: RetrySpec = RetrySpec()
+    rate_limit: RateLimitSpec | None = None
+
+
+# --- Tenant -----------------------------------------------------------------------------------
+
+
+class ApiKey(Struct):
+    """A key by its SHA-256, so that the configuration holds no secret."""
+
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TenantSpec(Struct):
+    """Who may call."""
+
+    tier: Tier = "standard"
+    api_keys: Annotated[tuple[ApiKey, ...], Meta(max_length=64)] = ()
+
+
+# --- Documents --------------------------------------------------------------------------------
+
+ApiVersion = Literal["headrace.dev/v1alpha1"]
+
+
+class Mesh(Struct, tag_field="kind", tag="Mesh"):
+    """Regions and gateways. A configuration has exactly one."""
+
+    api_version: ApiVersion
+    metadata: Metadata
+    spec: MeshSpec
+
+
+class Pool(Struct, tag_field="kind", tag="Pool"):
+    """A set of GPU nodes."""
+
+    api_version: ApiVersion
+    metadata: Metadata
+    spec: PoolSpec
+
+
+class Model(Struct, tag_field="kind", tag="Model"):
+    """A model and its versions."""
+
+    api_version: ApiVersion
+    metadata: Metadata
+    spec: ModelSpec
+
+
+class Route(Struct, tag_field="kind", tag="Route"):
+    """The way from a request to a version of a model."""
+
+    api_version: ApiVersion
+    metadata: Metadata
+    spec: RouteSpec
+
+
+class Tenant(Struct, tag_field="kind", tag="Tenant"):
+    """A caller of the mesh."""
+
+    api_version: ApiVersion
+    metadata: Metadata
+    spec: TenantSpec
+
+
+Object = Mesh | Pool | Model | Route | Tenant
+KINDS: dict[str, type[Object]] = {
+    "Mesh": Mesh,
+    "Pool": Pool,
+    "Model": Model,
+    "Route": Route,
+    "Tenant": Tenant,
+}

@@ -1,0 +1,40 @@
+"""HTTP headers and gRPC metadata the mesh reads or writes, with who may set them."""
+
+from typing import Final
+
+# Set by clients
+MODEL_HINT: Final = "headrace-model"
+"""Names the model where the path does not: needed for gRPC ``ModelStreamInfer``."""
+VERSION_HINT: Final = "headrace-version"
+"""Pins a version where the path does not."""
+API_KEY: Final = "x-api-key"
+"""A tenant's key; ``authorization: Bearer`` is equivalent."""
+
+# Set by Envoy, stripped when a client sends them
+INTERNAL_PREFIX: Final = "x-headrace-"
+MODEL: Final = "x-headrace-model"
+"""Model that was routed to; stamped by the cluster."""
+VERSION: Final = "x-headrace-version"
+"""Version that was routed to; stamped by the cluster, so that a retry on another arm is right."""
+PIN: Final = "x-headrace-pin"
+"""Version that the request itself asked for."""
+TENANT: Final = "x-headrace-tenant"
+TIER: Final = "x-headrace-tier"
+SHADOW: Final = "x-headrace-shadow"
+"""Present on mirrored requests."""
+DESTINATION: Final = "x-gateway-destination-endpoint"
+"""Endpoint chosen by a picker."""
+
+# Set by sidecars on responses
+REFUSED: Final = "x-headrace-refused"
+"""Refusal code; tells outlier detection that the node is full, not sick."""
+RETRY: Final = "x-headrace-retry"
+"""``safe`` when the request did not run and may be tried on another node."""
+RETRY_SAFE: Final = "safe"
+SERVED_VERSION: Final = "headrace-served-version"
+"""Version that answered."""
+SERVED_NODE: Final = "headrace-served-node"
+"""Node that answered."""
+
+STRIPPED: Final = (MODEL, VERSION, PIN, TENANT, TIER, SHADOW, DESTINATION)
+"""Request headers that a gateway removes before anything reads them."""

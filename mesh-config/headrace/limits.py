@@ -1,0 +1,82 @@
+"""Every bound of the mesh in one table. A row's test is named after it."""
+
+from typing import Final
+
+# Configuration
+CONFIG_FILE_BYTES: Final = 4 * 2**20
+"""Largest YAML file the loader reads."""
+CONFIG_DEPTH: Final = 64
+"""Deepest nesting of a YAML document."""
+CONFIG_ALIAS_NODES: Final = 1_000
+"""Nodes that aliases of one file may expand to."""
+CONFIG_PROBLEMS: Final = 200
+"""Problems reported for one load; the rest are counted."""
+CONFIG_FILES: Final = 1_000
+"""Files read from one configuration folder."""
+
+# Requests
+BODY_BYTES: Final = 10 * 2**20 + 64 * 2**10
+"""Largest request body: 10 MB of payload and 64 KiB of envelope."""
+JSON_DEPTH: Final = 64
+"""Deepest nesting of a JSON body."""
+TENSORS: Final = 64
+"""Inputs, and outputs, that one inference request may name."""
+TENSOR_RANK: Final = 16
+"""Dimensions of one tensor."""
+REQUEST_PARAMETERS: Final = 64
+"""Parameters of one inference request."""
+MODEL_NAME_LENGTH: Final = 63
+"""Characters of a model name in a request."""
+REQUEST_ID_LENGTH: Final = 256
+"""Characters of a request id."""
+RESPONSE_BYTES: Final = 64 * 2**20
+"""Largest response that a sidecar takes from Triton."""
+IN_FLIGHT_PER_NODE: Final = 512
+"""Requests inside one GPU sidecar; the next is refused as overloaded."""
+REQUEST_DEADLINE_S: Final = 300.0
+"""Longest time a sidecar lets one request run."""
+
+# xDS
+ASSIGNMENTS_IN_FLIGHT: Final = 4
+"""Assignments one sidecar may be working on at once."""
+ASSIGNMENT_ATTEMPTS: Final = 8
+"""Times the control server offers an assignment that was NACKed before it waits for an edit."""
+STREAMS: Final = 4_096
+"""ADS streams one control server accepts."""
+SUBSCRIPTIONS_PER_STREAM: Final = 100_000
+"""Resource names one stream may subscribe to in one type."""
+RESPONSE_RESOURCE_BYTES: Final = 2 * 2**20
+"""Resources put into one discovery response before it is split."""
+ADS_MESSAGE_BYTES: Final = 32 * 2**20
+"""Largest discovery message either side accepts."""
+WRITE_DEADLINE_S: Final = 30.0
+"""A stream that takes no bytes for so long is closed."""
+RETURN_GRACE_S: Final = 30.0
+"""After a start, how long a model's endpoints wait for recorded nodes to return."""
+FORGET_NODE_S: Final = 600.0
+"""A node whose stream stayed lost for so long is forgotten, half of a pool at most."""
+
+# Load
+SIGNAL_PERIOD_S: Final = 0.2
+"""Longest time between two load reports of a node."""
+SIGNAL_STALE_S: Final = 3.0
+"""A load report older than this no longer steers traffic."""
+UTILIZATION_MIN: Final = 0.01
+UTILIZATION_MAX: Final = 2.0
+"""Bounds of reported utilisation; Envoy ignores a report of 0."""
+WEIGHT_LEVELS: Final = 16
+"""Steps that EDS weights are quantised to."""
+
+# Envoy
+SPLIT_TOTAL: Final = 10_000
+"""Sum of the weights of a split."""
+HEAP_BYTES: Final = 2 * 2**30
+"""Envoy's heap, above which it stops accepting requests."""
+DOWNSTREAM_CONNECTIONS: Final = 50_000
+"""Connections one gateway accepts."""
+SHADOW_REQUESTS: Final = 16
+"""Mirrored requests in flight per model version and gateway."""
+
+# Labels
+MODEL_LABELS: Final = 2_000
+"""Model versions that one program's metrics tell apart; the rest are ``other``."""

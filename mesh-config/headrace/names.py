@@ -1,0 +1,77 @@
+"""How things are called on the wire. Every program builds these names here and nowhere else."""
+
+from typing import Final, Literal
+
+Protocol = Literal["http", "grpc"]
+
+ASSIGNMENT_TYPE_URL: Final = "type.googleapis.com/xds.type.v3.TypedStruct"
+"""xDS type that assignments travel as, so that no private .proto is needed."""
+
+ASSIGNMENT_KIND: Final = "type.headrace.dev/v1alpha1.Assignment"
+"""``type_url`` inside the TypedStruct of an assignment."""
+
+
+def cluster(model: str, version: int, protocol: Protocol) -> str:
+    """Envoy cluster of one model version: ``m-<model>-<version>-<protocol>``."""
+    return f"m-{model}-{version}-{protocol}"
+
+
+def shadow_cluster(model: str, version: int, protocol: Protocol) -> str:
+    """Cluster that mirrored traffic leaves by: same endpoints, a breaker of its own."""
+    return f"s-{model}-{version}-{protocol}"
+
+
+def node_cluster(protocol: Protocol) -> str:
+    """Cluster of every GPU node, for requests that name no model (server metadata, liveness)."""
+    return f"nodes-{protocol}"
+
+
+def assignment(model: str, version: int) -> str:
+    """Resource name of the assignment of a model version to a node."""
+    return f"{model}@{version}"
+
+
+def parse_assignment(name: str) -> tuple[str, int]:
+    """Model and version in an assignment's resource name."""
+    model, _, version = name.rpartition("@")
+    return model, int(version)
+
+
+def triton_model(model: str, version: int) -> str:
+    """Name of a model version in Triton: versions differ in config, so each is a model."""
+    return f"{model}.{version}"
+
+
+def utilization_metric(model: str, version: int) -> str:
+    """Key in the ORCA report's ``named_metrics`` that carries a model version's utilisation."""
+    return f"u_{model}_{version}"
+
+
+def ready_metric(model: str, version: int) -> str:
+    """Key in ``named_metrics``: 1 while the model version answers, 0 after it was lost."""
+    return f"ready_{model}_{version}"
+
+
+def queue_metric(model: str, version: int) -> str:
+    """Key in ``named_metrics``: requests waiting for the model version on this node."""
+    return f"queue_{model}_{version}"
+
+
+def running_metric(model: str, version: int) -> str:
+    """Key in ``named_metrics``: requests of the model version in flight on this node."""
+    return f"running_{model}_{version}"
+
+
+def health_service(model: str, version: int) -> str:
+    """Service name in gRPC health checks of a model version."""
+    return f"{model}@{version}"
+
+
+def gpu_node_id(node: str) -> str:
+    """xDS node id of the GPU sidecar of a node."""
+    return f"gpu/{node}"
+
+
+def gateway_node_id(gateway: str) -> str:
+    """xDS node id of a gateway's Envoy."""
+    return f"gateway/{gateway}"

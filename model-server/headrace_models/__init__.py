@@ -1,0 +1,1 @@
+"""Model server: the supervisor of Triton, its repository, weights and executors."""

@@ -1,0 +1,1 @@
+"""Sidecars that stand beside GPUs and gateways."""

@@ -39,6 +39,8 @@ REQUEST_DEADLINE_S: Final = 300.0
 # xDS
 ASSIGNMENTS_IN_FLIGHT: Final = 4
 """Assignments one sidecar may be working on at once."""
+ASSIGNMENTS_PER_NODE: Final = 1_024
+"""Assignments one sidecar holds or works on; it refuses the next."""
 ASSIGNMENT_ATTEMPTS: Final = 8
 """Times the control server offers an assignment that was NACKed before it waits for an edit."""
 STREAMS: Final = 4_096
@@ -51,6 +53,18 @@ ADS_MESSAGE_BYTES: Final = 32 * 2**20
 """Largest discovery message either side accepts."""
 WRITE_DEADLINE_S: Final = 30.0
 """A stream that takes no bytes for so long is closed."""
+GATE_S: Final = 15.0
+"""Listeners and routes wait so long for a proxy to acknowledge the clusters they need."""
+ENCODED_RESPONSES_BYTES: Final = 64 * 2**20
+"""Encoded responses kept to be sent to the next stream that needs the same."""
+CLOSE_SPREAD_S: Final = 2.0
+"""On shutdown, streams are ended one by one over at most so long."""
+RECONNECT_MIN_S: Final = 0.2
+"""First wait of a sidecar whose control stream broke."""
+RECONNECT_MAX_S: Final = 5.0
+"""Longest wait between two attempts to open a control stream."""
+RECONNECT_STEADY_S: Final = 10.0
+"""A control stream that lived so long starts the waits from the beginning."""
 RETURN_GRACE_S: Final = 30.0
 """After a start, how long a model's endpoints wait for recorded nodes to return."""
 FORGET_NODE_S: Final = 600.0

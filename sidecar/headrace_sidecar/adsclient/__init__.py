@@ -1,0 +1,1 @@
+"""Delta-ADS client of the sidecars: a sans-IO engine and its asyncio adapter."""

@@ -43,10 +43,23 @@ ASSIGNMENTS_PER_NODE: Final = 1_024
 """Assignments one sidecar holds or works on; it refuses the next."""
 ASSIGNMENT_ATTEMPTS: Final = 8
 """Times the control server offers an assignment that was NACKed before it waits for an edit."""
+ASSIGNMENT_BACKOFF_S: Final = 1.0
+"""Wait before the first repeat of an assignment; it doubles with every attempt."""
+ASSIGNMENT_BACKOFF_MAX_S: Final = 60.0
+"""Longest wait before an assignment is offered again."""
+GPU_NODES: Final = 10_000
+"""GPU nodes one control server knows; the next is not placed."""
+RETIRE_S: Final = 30.0
+"""Longest time nodes go on serving a version that the configuration dropped; less once every
+gateway has let go of it."""
 STREAMS: Final = 4_096
 """ADS streams one control server accepts."""
 SUBSCRIPTIONS_PER_STREAM: Final = 100_000
 """Resource names one stream may subscribe to in one type."""
+TYPES_PER_STREAM: Final = 32
+"""Resource types one stream may ask for."""
+NACKS_PER_STREAM: Final = 10_000
+"""Refused versions one stream remembers for each type, so that none is sent twice."""
 RESPONSE_RESOURCE_BYTES: Final = 2 * 2**20
 """Resources put into one discovery response before it is split."""
 ADS_MESSAGE_BYTES: Final = 32 * 2**20
@@ -80,6 +93,8 @@ UTILIZATION_MAX: Final = 2.0
 """Bounds of reported utilisation; Envoy ignores a report of 0."""
 WEIGHT_LEVELS: Final = 16
 """Steps that EDS weights are quantised to."""
+WEIGHT_PUSH_PERIOD_S: Final = 0.2
+"""Shortest time between two pushes of weights: at most 5 a second."""
 
 # Envoy
 SPLIT_TOTAL: Final = 10_000
@@ -90,6 +105,40 @@ DOWNSTREAM_CONNECTIONS: Final = 50_000
 """Connections one gateway accepts."""
 SHADOW_REQUESTS: Final = 16
 """Mirrored requests in flight per model version and gateway."""
+FRAGMENTS: Final = 100_000
+"""Encoded parts of resources that a control server keeps."""
+UPLOAD_S: Final = 60.0
+"""Time a caller has to send a request, on top of the time the route gives the answer."""
+STREAM_DURATION_S: Final = 900.0
+"""Longest life of a ModelStreamInfer call through a gateway."""
+GRPC_FIELDS: Final = 1_024
+"""Fields of a gRPC request that a gateway walks to find the model's name."""
+API_KEY_LENGTH: Final = 256
+"""Characters of an API key."""
+
+# Model server
+SOCKET_PATH_BYTES: Final = 107
+"""Bytes of a Unix socket's path: the kernel's 108 less the closing zero."""
+TRITON_START_S: Final = 30.0
+"""Time a tritonserver has from its start to its first answer."""
+TRITON_EXIT_S: Final = 10.0
+"""Time tritonserver has to let requests finish and unload once it is told to stop."""
+TRITON_KILL_S: Final = 15.0
+"""Time from asking a tritonserver to stop until it is killed."""
+TRITON_SETTLED_S: Final = 60.0
+"""A tritonserver that lived so long starts its restarts from the shortest delay again."""
+TRITON_RESTART_DELAYS_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Wait before a restart, by how many short lives came before; the last one repeats."""
+LOG_LINE_BYTES: Final = 16 * 2**10
+"""Longest log line of a tritonserver that is passed on; the rest of it is cut."""
+PLACED_VERSIONS: Final = 1_024
+"""Model versions that one model server has folders for; it refuses the next."""
+ASSIGNMENT_BYTES: Final = 256 * 2**10
+"""Largest assignment in a request to a model server."""
+WEIGHTS_HEADER_BYTES: Final = 100 * 2**20
+"""Largest header of a safetensors file."""
+CONVERT_S: Final = 600.0
+"""Time one conversion of weights may take, and that another may wait for it."""
 
 # Labels
 MODEL_LABELS: Final = 2_000

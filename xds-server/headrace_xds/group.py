@@ -1,0 +1,48 @@
+"""What is published to a group of proxies: one shelf of resources a type."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headrace_xds.translate.resources import Resource
+from headrace_xds.typepolicy import POLICIES
+
+_NOTHING: Mapping[str, Resource] = MappingProxyType({})
+
+
+class Shelf:
+    """Resources of one type. Until the first ``replace`` nothing is known, so nothing is said."""
+
+    def __init__(self, *, published: bool = False) -> None:
+        self.resources: Mapping[str, Resource] = _NOTHING
+        self.withheld: frozenset[str] = frozenset()
+        self.published = published
+
+    def hides(self, name: str) -> bool:
+        """True while a name must not be answered, neither with a resource nor as absent."""
+        return not self.published or name in self.withheld
+
+    def replace(self, resources: Mapping[str, Resource]) -> frozenset[str]:
+        """Put other resources on the shelf; returns the names that are different now."""
+        before, self.resources = self.resources, dict(resources)
+        self.published = True
+        changed = {
+            name
+            for name, resource in resources.items()
+            if (old := before.get(name)) is None or old.version != resource.version
+        }
+        changed.update(before.keys() - resources.keys())
+        return frozenset(changed)
+
+
+_UNSERVED = Shelf(published=True)
+
+
+class Group:
+    """Shelves of one group."""
+
+    def __init__(self) -> None:
+        self._shelves = {type_url: Shelf() for type_url in POLICIES}
+
+    def shelf(self, type_url: str) -> Shelf:
+        """Shelf of a type; the same object for ever, and an empty one for an unserved type."""
+        return self._shelves.get(type_url, _UNSERVED)

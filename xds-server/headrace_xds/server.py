@@ -1,0 +1,181 @@
+"""Delta ADS over gRPC: carries bytes between proxies and the hub, and ends streams politely."""
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from headrace import limits
+from headrace_xds import wire
+from headrace_xds.hub import Connection, Hub
+from headrace_xds.messages import Rejection
+
+_LOG = logging.getLogger(__name__)
+_SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+_METHOD = "DeltaAggregatedResources"
+_STOP_GRACE_S = 1.0
+
+_OPTIONS = (
+    # Envoys and sidecars ping every 10 s. The "recv" spelling of the first is silently ignored.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_receive_message_length", limits.ADS_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_concurrent_streams", 20_000),
+    ("grpc.so_reuseport", 0),
+)
+
+_Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class _Ended(Exception):
+    """Ends the tasks of a stream; carries the status its client gets."""
+
+    def __init__(self, rejection: Rejection | None) -> None:
+        super().__init__(rejection)
+        self.rejection = rejection
+
+
+class _Stream:
+    """One gRPC call."""
+
+    def __init__(self, hub: Hub, *, write_deadline_s: float) -> None:
+        self._write_deadline_s = write_deadline_s
+        self._news = asyncio.Event()
+        self._end = asyncio.Event()
+        self._hub = hub
+
+    def end(self) -> None:
+        """End the stream in good order; its client connects elsewhere, or again."""
+        self._end.set()
+
+    async def serve(self, context: _Context) -> None:
+        """Run the call to its end."""
+        connection = self._hub.open(self._news.set)
+        if isinstance(connection, Rejection):
+            await _abort(context, connection)
+            return
+        rejection: Rejection | None = None
+        try:
+            await context.send_initial_metadata(())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read(connection, context))
+                tasks.create_task(self._write(connection, context))
+                tasks.create_task(self._wait_for_end())
+        except* _Ended as ended:
+            rejection = _first(ended)
+        finally:
+            connection.close()
+        if rejection is not None:
+            _LOG.warning("stream %s ended: %s", connection, rejection.message)
+            await _abort(context, rejection)
+
+    async def _read(self, connection: Connection, context: _Context) -> None:
+        while True:
+            data: Any = await context.read()
+            if not isinstance(data, bytes):
+                raise _Ended(None)
+            try:
+                rejection = connection.receive(wire.decode_request(data))
+            except DecodeError as error:
+                rejection = Rejection("INVALID_ARGUMENT", f"not a DeltaDiscoveryRequest: {error}")
+            if rejection is not None:
+                raise _Ended(rejection)
+
+    async def _write(self, connection: Connection, context: _Context) -> None:
+        while True:
+            for data in connection.take():
+                try:
+                    async with asyncio.timeout(self._write_deadline_s):
+                        await context.write(data)
+                except TimeoutError:
+                    why = f"the client took no bytes for {self._write_deadline_s:g} s"
+                    raise _Ended(Rejection("UNAVAILABLE", why)) from None
+            try:
+                async with asyncio.timeout(connection.due_in_s()):
+                    await self._news.wait()
+            except TimeoutError:
+                _LOG.warning("stream %s: waited long enough for clusters", connection.stream_id)
+            self._news.clear()
+
+    async def _wait_for_end(self) -> None:
+        await self._end.wait()
+        raise _Ended(None)
+
+
+class AdsServer:
+    """A listening ADS server. Keep a reference: grpc.aio stops a server that nobody holds."""
+
+    def __init__(self, hub: Hub, *, write_deadline_s: float = limits.WRITE_DEADLINE_S) -> None:
+        self.port = 0
+        self._hub = hub
+        self._write_deadline_s = write_deadline_s
+        self._streams: set[_Stream] = set()
+        self._stopping = False
+        self._server = grpc.aio.server(options=_OPTIONS)
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._serve, request_deserializer=_identity, response_serializer=_identity
+        )
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),)
+        )
+
+    async def start(self, address: str) -> None:
+        """Listen; port 0 picks a free one, ``port`` says which. Raises when it is taken."""
+        self.port = self._server.add_insecure_port(address)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End every stream, one after the other, then stop listening.
+
+        Clients keep what they hold. They are spread out so that whoever serves them next is not
+        asked by all of them in one moment.
+        """
+        self._stopping = True
+        streams = tuple(self._streams)
+        pause_s = min(0.005, limits.CLOSE_SPREAD_S / max(1, len(streams)))
+        for stream in streams:
+            stream.end()
+            await asyncio.sleep(pause_s)
+        await self._server.stop(_STOP_GRACE_S)
+
+    async def _serve(self, _: object, context: _Context) -> None:
+        if self._stopping:
+            await _abort(context, Rejection("UNAVAILABLE", "this server stops; try again"))
+            return
+        stream = _Stream(self._hub, write_deadline_s=self._write_deadline_s)
+        self._streams.add(stream)
+        try:
+            await stream.serve(context)
+        finally:
+            self._streams.discard(stream)
+
+
+async def serve(hub: Hub, address: str) -> AdsServer:
+    """Serve a hub over delta ADS; the real port is ``AdsServer.port``."""
+    server = AdsServer(hub)
+    await server.start(address)
+    return server
+
+
+async def _abort(context: _Context, rejection: Rejection) -> None:
+    await context.abort(grpc.StatusCode[rejection.status], rejection.message)
+
+
+def _first(errors: BaseExceptionGroup[_Ended]) -> Rejection | None:
+    """First rejection among the reasons why a stream ended."""
+    for error in errors.exceptions:
+        found = _first(error) if isinstance(error, BaseExceptionGroup) else error.rejection
+        if found is not None:
+            return found
+    return None
+
+
+def _identity(data: bytes) -> bytes:
+    return data

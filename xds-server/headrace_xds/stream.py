@@ -1,0 +1,137 @@
+"""One delta-ADS stream without I/O: requests and changes in, responses and events out.
+
+The rules R1 to R15 are those of the xDS protocol as real clients behave; a test cites each. State
+is kept by stream and type, never by node: one node may have two streams for a moment.
+"""
+
+from collections.abc import Callable, Mapping
+
+from headrace import limits
+from headrace_xds import references
+from headrace_xds.group import Group
+from headrace_xds.messages import Claimed, Event, NodeInfo, Rejection, Request, Response
+from headrace_xds.ordering import Ordering
+from headrace_xds.subscription import Subscription
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS
+from headrace_xds.typepolicy import POLICIES, policy_of
+
+_ORDER = {type_url: place for place, type_url in enumerate(POLICIES)}
+
+
+class AdsStream:
+    """What to send on one stream, and what its client said."""
+
+    def __init__(self, *, group_for: Callable[[NodeInfo], Group]) -> None:
+        self.node: NodeInfo | None = None
+        self._group_for = group_for
+        self._group = Group()
+        self._subscriptions: dict[str, Subscription] = {}
+        self._ordering = Ordering(subscriptions=self._subscriptions, group=self._group)
+        self._nonce = 0
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        node = "?" if self.node is None else self.node.id
+        parts = [repr(subscription) for subscription in self._subscriptions.values()]
+        return f"AdsStream({node} sent={self._nonce} {' '.join(parts)})"
+
+    @property
+    def dangling(self) -> Mapping[str, frozenset[str]]:
+        """Route configurations held back, with the clusters that the client lacks (R15)."""
+        return self._ordering.dangling
+
+    def receive(self, request: Request) -> tuple[Event, ...] | Rejection:
+        """Take one request; a rejection ends the stream."""
+        refused = self._check(request)
+        if refused is not None:
+            return refused
+        if self.node is None and request.node is not None:
+            self.node = request.node
+            self._group = self._group_for(request.node)
+            self._ordering = Ordering(subscriptions=self._subscriptions, group=self._group)
+        events: list[Event] = []
+        subscription = self._subscriptions.get(request.type_url)
+        # Subscriptions first, whatever the nonce says: it only ever finds what is answered (R4).
+        if subscription is None:
+            subscription = self._open(request)
+            events.append(Claimed(request.type_url, request.initial_versions))
+        else:
+            subscription.subscribe(request.subscribe)
+        events += subscription.unsubscribe(request.unsubscribe)
+        if request.error is not None:
+            events += subscription.refuse(request.nonce, request.error)
+        elif request.nonce:
+            events += subscription.acknowledge(request.nonce)
+        return tuple(events)
+
+    def changed(self, type_url: str, names: frozenset[str]) -> None:
+        """The group has other resources of a type under these names."""
+        subscription = self._subscriptions.get(type_url)
+        if subscription is not None:
+            subscription.changed(names)
+
+    def take(self, now_s: float) -> tuple[Response, ...]:
+        """Responses to send now, in this order; each counts as sent."""
+        responses: list[Response] = []
+        for subscription in self._in_order():
+            allow = self._ordering.allow(subscription.type_url, now_s)
+            while (batch := subscription.next_batch(allow)) is not None:
+                self._nonce += 1
+                nonce = str(self._nonce)
+                subscription.sent(nonce, batch)
+                responses.append(
+                    Response(subscription.type_url, nonce, batch.resources, batch.removed)
+                )
+                self._owe_endpoints(responses[-1])
+        return tuple(responses)
+
+    def deadline_s(self, now_s: float) -> float | None:
+        """When ``take`` may have something to send though nothing happened in between."""
+        return self._ordering.deadline_s(now_s)
+
+    def _check(self, request: Request) -> Rejection | None:
+        if self.node is None and (request.node is None or not request.node.id):
+            return Rejection("INVALID_ARGUMENT", "the first request of a stream needs a node id")
+        if not request.type_url:
+            return Rejection("INVALID_ARGUMENT", "a request on an ADS stream needs a type_url")
+        subscription = self._subscriptions.get(request.type_url)
+        if subscription is None and len(self._subscriptions) >= limits.TYPES_PER_STREAM:
+            return Rejection(
+                "RESOURCE_EXHAUSTED", f"a stream may ask for {limits.TYPES_PER_STREAM} types"
+            )
+        names = len(request.subscribe) + len(request.initial_versions)
+        if subscription is not None:
+            names += len(subscription.explicit)
+        if names > limits.SUBSCRIPTIONS_PER_STREAM:
+            return Rejection(
+                "RESOURCE_EXHAUSTED",
+                f"a stream may name {limits.SUBSCRIPTIONS_PER_STREAM} resources of a type; "
+                "subscribe to * instead",
+            )
+        return None
+
+    def _open(self, request: Request) -> Subscription:
+        subscription = Subscription(
+            type_url=request.type_url,
+            policy=policy_of(request.type_url),
+            shelf=self._group.shelf(request.type_url),
+        )
+        self._subscriptions[request.type_url] = subscription
+        subscription.open(request)
+        return subscription
+
+    def _in_order(self) -> list[Subscription]:
+        last = len(_ORDER)
+        return sorted(
+            self._subscriptions.values(), key=lambda item: _ORDER.get(item.type_url, last)
+        )
+
+    def _owe_endpoints(self, response: Response) -> None:
+        """Send the endpoints of changed clusters again: Envoy waits for them, and does not ask."""
+        endpoints = self._subscriptions.get(ENDPOINTS)
+        if response.type_url != CLUSTER or endpoints is None:
+            return
+        for cluster in response.resources:
+            name = references.endpoints_of(cluster)
+            if name is not None and name in endpoints.explicit:
+                endpoints.owe(name)

@@ -1,0 +1,291 @@
+"""One type on one stream: what the client asked for, what it holds, and what it is owed.
+
+A *dirty* name has to be looked at: its resource or its subscription changed. An *owed* name must
+be answered even when nothing changed, because the client may have forgotten what it held (R6).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace import limits
+from headrace_xds import rejections
+from headrace_xds.group import Shelf
+from headrace_xds.messages import Acked, Event, Left, Nacked, Request
+from headrace_xds.translate.resources import Resource
+from headrace_xds.typepolicy import TypePolicy
+
+WILDCARD = "*"
+ABSENT = ""
+"""Version of a name that the client was told does not exist."""
+_REFUSED = "refused"
+"""Held after a NACK where the client keeps nothing; equal to no version, so all is news."""
+_OVERHEAD_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the client holds; ``resource`` is None when it only said so, or holds nothing."""
+
+    version: str
+    resource: Resource | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A name the client has to hear about: its resource, or None when there is none."""
+
+    name: str
+    resource: Resource | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the next response carries."""
+
+    resources: tuple[Resource, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of everything in it."""
+        return (*(resource.name for resource in self.resources), *self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A response that was not answered yet; ``warms`` when others must wait for the answer."""
+
+    batch: Batch
+    warms: bool
+
+
+Allow = Callable[[News], bool]
+"""Whether news may be sent now; what may not stays dirty."""
+
+
+class Subscription:
+    """State of one type on one stream."""
+
+    def __init__(self, *, type_url: str, policy: TypePolicy, shelf: Shelf) -> None:
+        self.type_url = type_url
+        self.policy = policy
+        self.shelf = shelf
+        self.wildcard = False
+        self.explicit: set[str] = set()
+        self.held: dict[str, Held] = {}
+        self.outstanding: dict[str, Sent] = {}
+        self.dirty: set[str] = set()
+        self._owed: set[str] = set()
+        self._bad: dict[str, str] = {}
+        self._bisect: deque[tuple[str, ...]] = deque()
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        names = WILDCARD if self.wildcard else str(len(self.explicit))
+        return (
+            f"{self.type_url.rpartition('.')[2]}(names={names} held={len(self.held)} "
+            f"dirty={len(self.dirty)} unanswered={len(self.outstanding)} bad={sorted(self._bad)})"
+        )
+
+    def open(self, request: Request) -> None:
+        """Take the first request of the type, which alone says what the client still holds."""
+        for name, version in request.initial_versions.items():
+            resource = self.shelf.resources.get(name)
+            same = resource is not None and resource.version == version
+            self.held[name] = Held(version, resource if same else None)
+        if self.policy.legacy_wildcard and not request.subscribe and not request.unsubscribe:
+            self.wildcard = True
+        trusted = request.initial_versions if self.policy.trusts_claims else {}
+        self.subscribe(request.subscribe, trusted=trusted)
+        if self.wildcard:
+            self.dirty.update(self.shelf.resources, self.held)
+        else:
+            self.held = {name: held for name, held in self.held.items() if self.wants(name)}
+
+    def subscribe(self, names: Iterable[str], *, trusted: Mapping[str, str] | None = None) -> None:
+        """Add names; each is answered, except what the client is trusted to hold (R6)."""
+        for name in names:
+            if name == WILDCARD:
+                self.wildcard = True
+                self.dirty.update(self.shelf.resources)
+                continue
+            self.explicit.add(name)
+            self.dirty.add(name)
+            if trusted is None or name not in trusted:
+                self._owed.add(name)
+
+    def unsubscribe(self, names: Iterable[str]) -> tuple[Left, ...]:
+        """Drop names; under a wildcard the client must be told what becomes of each (R10)."""
+        left = False
+        for name in names:
+            if name == WILDCARD:
+                left = self.wildcard = False
+                left = True
+                continue
+            self.explicit.discard(name)
+            self._owed.discard(name)
+            self.held.pop(name, None)
+            if self.wildcard:
+                self.owe(name)
+        if left:
+            self.held = {name: held for name, held in self.held.items() if name in self.explicit}
+            self.dirty &= self.explicit
+            self._owed &= self.explicit
+        return (Left(self.type_url),) if left else ()
+
+    def wants(self, name: str) -> bool:
+        """Whether the client subscribes to a name."""
+        return self.wildcard or name in self.explicit
+
+    def changed(self, names: frozenset[str]) -> None:
+        """The shelf changed under these names."""
+        self.dirty |= names if self.wildcard else names & self.explicit
+
+    def owe(self, name: str) -> None:
+        """Send a name again even though the client seems to hold it."""
+        self.dirty.add(name)
+        self._owed.add(name)
+
+    def is_bad(self, name: str) -> bool:
+        """Whether the client refused the version that is on the shelf."""
+        resource = self.shelf.resources.get(name)
+        version = ABSENT if resource is None else resource.version
+        return self._bad.get(name) == version
+
+    def next_batch(self, allow: Allow) -> Batch | None:
+        """What to send next, None when nothing may be sent; changes nothing but clean names."""
+        if self.outstanding and not self.policy.single:
+            return None
+        while self._bisect:
+            names = self._bisect.popleft()
+            if batch := self._collect(names, allow):
+                return batch
+        if not self.dirty:
+            return None
+        return self._collect(sorted(self.dirty), allow)
+
+    def sent(self, nonce: str, batch: Batch) -> None:
+        """A batch was put into a response."""
+        if self.policy.single:
+            # What was sent under the name before is replaced: the client will not answer it.
+            for old in [n for n, s in self.outstanding.items() if s.batch.names == batch.names]:
+                del self.outstanding[old]
+        warms = self.policy.warms and bool(batch.resources)
+        warms = warms or not self._owed.isdisjoint(batch.names)
+        self.outstanding[nonce] = Sent(batch, warms)
+        self.dirty.difference_update(batch.names)
+        self._owed.difference_update(batch.names)
+
+    def acknowledge(self, nonce: str) -> tuple[Event, ...]:
+        """The client took a response."""
+        sent = self.outstanding.pop(nonce, None)
+        return () if sent is None else self._taken(sent.batch, frozenset(sent.batch.names))
+
+    def refuse(self, nonce: str, message: str) -> tuple[Event, ...]:
+        """The client refused a response: remember the culprits, offer the others alone (R3)."""
+        sent = self.outstanding.pop(nonce, None)
+        if sent is None:
+            return ()
+        names = sent.batch.names
+        culprits = rejections.culprits(names, message, partial=self.policy.partial)
+        if not culprits:
+            self.dirty.update(names)
+            self._bisect.extendleft(reversed(rejections.halves(names)))
+            return ()
+        for name in culprits:
+            self._mark_bad(name, sent.batch)
+        others = frozenset(names).difference(culprits)
+        return (Nacked(self.type_url, culprits, message), *self._taken(sent.batch, others))
+
+    def _taken(self, batch: Batch, names: frozenset[str]) -> tuple[Event, ...]:
+        """Record that the client holds these parts of a batch now."""
+        taken = [resource for resource in batch.resources if resource.name in names]
+        gone = [name for name in batch.removed if name in names]
+        for resource in taken:
+            if self.wants(resource.name):
+                self.held[resource.name] = Held(resource.version, resource)
+        for name in gone:
+            if name in self.explicit:
+                self.held[name] = Held(ABSENT)
+            else:
+                self.held.pop(name, None)
+        return (
+            *(Acked(self.type_url, resource.name, resource.version) for resource in taken),
+            *(Acked(self.type_url, name, ABSENT) for name in gone),
+        )
+
+    def _mark_bad(self, name: str, batch: Batch) -> None:
+        version = next((item.version for item in batch.resources if item.name == name), ABSENT)
+        self._bad.pop(name, None)
+        if len(self._bad) >= limits.NACKS_PER_STREAM:
+            del self._bad[next(iter(self._bad))]
+        self._bad[name] = version
+        if not self.policy.keeps_previous:
+            self.held[name] = Held(_REFUSED)
+
+    def _collect(self, names: Iterable[str], allow: Allow) -> Batch | None:
+        """As much news about these names as one response takes."""
+        resources: list[Resource] = []
+        removed: list[str] = []
+        size_bytes = 0
+        for news in self._due(names, allow):
+            size_bytes += _OVERHEAD_BYTES
+            if news.resource is None:
+                removed.append(news.name)
+            else:
+                resources.append(news.resource)
+                size_bytes += len(news.resource.body)
+            if self.policy.single or size_bytes >= limits.RESPONSE_RESOURCE_BYTES:
+                break
+        return Batch(tuple(resources), tuple(removed)) if resources or removed else None
+
+    def _due(self, names: Iterable[str], allow: Allow) -> Iterator[News]:
+        """News that may be sent now; names without any are clean afterwards."""
+        busy = {name for sent in self.outstanding.values() for name in sent.batch.names}
+        for name in names:
+            if self.wants(name) and self.shelf.hides(name):
+                continue
+            news = self._news(name)
+            if news is None:
+                self.dirty.discard(name)
+                self._owed.discard(name)
+            elif (name in busy or len(busy) < self.policy.max_in_flight) and allow(news):
+                yield news
+
+    def _news(self, name: str) -> News | None:
+        """What the client has to hear about a name."""
+        if not self.wants(name):
+            return None
+        resource = self.shelf.resources.get(name)
+        known = self._known(name)
+        owed = name in self._owed
+        if resource is None:
+            return self._absence(name, known, owed=owed)
+        if self._bad.get(name) == resource.version:
+            return self._last_good(name, resource) if owed else None
+        return None if known == resource.version and not owed else News(name, resource)
+
+    def _absence(self, name: str, known: str | None, *, owed: bool) -> News | None:
+        if not self.policy.removable or (self._bad.get(name) == ABSENT and not owed):
+            return None
+        told = known == ABSENT or (known is None and name not in self.explicit)
+        return None if told and not owed else News(name, None)
+
+    def _last_good(self, name: str, refused: Resource) -> News | None:
+        """Answer who asks again for what it refused: with the version before, else with none."""
+        held = self.held.get(name)
+        if held is not None and held.resource is not None and held.version != refused.version:
+            return News(name, held.resource)
+        return News(name, None) if held is None and self.policy.removable else None
+
+    def _known(self, name: str) -> str | None:
+        """Version the client was sent last, None when it never heard of the name."""
+        for sent in self.outstanding.values():
+            for resource in sent.batch.resources:
+                if resource.name == name:
+                    return resource.version
+            if name in sent.batch.removed:
+                return ABSENT
+        held = self.held.get(name)
+        return None if held is None else held.version

@@ -1,0 +1,60 @@
+"""How each type of resource is served. The order of the table is the order of sending."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headrace import limits, names
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, EXTENSION, LISTENER, ROUTES
+
+
+@dataclass(frozen=True, slots=True)
+class TypePolicy:
+    """Rules of one type; the defaults are the ones of a type that nothing depends on."""
+
+    max_in_flight: int = 1
+    """Responses without an answer; with more than one, each carries a single resource."""
+    legacy_wildcard: bool = False
+    """A first request without names means ``*`` (R10); wrong for types that open empty."""
+    trusts_claims: bool = False
+    """A claimed equal version is not sent again on a new stream (R6)."""
+    removable: bool = True
+    """False: absence is never told, because Envoy must not lose such a resource (R9)."""
+    warms: bool = False
+    """A new version is in effect only after the client fetched what it needs."""
+    partial: bool = False
+    """A NACK still applies the good resources of the response."""
+    after_clusters: bool = False
+    """Waits for the clusters and endpoints that were sent before to be acknowledged."""
+    keeps_previous: bool = True
+    """A client that refuses a version goes on with the one before."""
+
+    @property
+    def single(self) -> bool:
+        """True where a response carries one resource or one removal, answered in any order."""
+        return self.max_in_flight > 1
+
+
+POLICIES: Final = {
+    CLUSTER: TypePolicy(legacy_wildcard=True, trusts_claims=True, warms=True, partial=True),
+    ENDPOINTS: TypePolicy(),
+    LISTENER: TypePolicy(
+        legacy_wildcard=True, trusts_claims=True, partial=True, after_clusters=True
+    ),
+    ROUTES: TypePolicy(after_clusters=True),
+    EXTENSION: TypePolicy(removable=False, after_clusters=True),
+    names.ASSIGNMENT_TYPE_URL: TypePolicy(
+        max_in_flight=limits.ASSIGNMENTS_IN_FLIGHT, trusts_claims=True, keeps_previous=False
+    ),
+}
+"""Types that are served. Others are answered as absent, so that no client waits for them."""
+
+UNKNOWN: Final = TypePolicy()
+
+
+def policy_of(type_url: str) -> TypePolicy:
+    """Policy of a type."""
+    return POLICIES.get(type_url, UNKNOWN)
+
+
+NAMED_BY_FIELD_1: Final = frozenset({CLUSTER, ENDPOINTS, LISTENER, ROUTES, EXTENSION})
+"""Types whose messages carry their own name as field 1."""

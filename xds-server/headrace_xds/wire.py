@@ -1,0 +1,92 @@
+"""Bytes of delta-ADS messages, as the server reads and writes them.
+
+A response is encoded once for all streams that need the same; only its nonce is appended for each.
+"""
+
+from collections import OrderedDict
+
+from envoy.service.discovery.v3 import discovery_pb2
+from google.protobuf import json_format
+
+from headrace import limits
+from headrace_xds.messages import NodeInfo, Request, Response
+
+_NONCE_TAG = b"\x2a"
+"""Field 5 of DeltaDiscoveryResponse, length-delimited. Fields may come in any order."""
+_LARGEST_SHORT_LENGTH = 127
+
+_Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+
+
+def decode_request(data: bytes) -> Request:
+    """Request in the bytes of a ``DeltaDiscoveryRequest``; raises ``DecodeError``."""
+    message = discovery_pb2.DeltaDiscoveryRequest.FromString(data)
+    return Request(
+        type_url=message.type_url,
+        nonce=message.response_nonce,
+        subscribe=tuple(message.resource_names_subscribe),
+        unsubscribe=tuple(message.resource_names_unsubscribe),
+        initial_versions=dict(message.initial_resource_versions),
+        error=message.error_detail.message if message.HasField("error_detail") else None,
+        node=_node(message.node) if message.HasField("node") else None,
+    )
+
+
+def _node(message: "discovery_pb2.envoy_dot_config_dot_core_dot_v3_dot_base__pb2.Node") -> NodeInfo:
+    build = message.user_agent_version
+    if message.HasField("user_agent_build_version"):
+        version = message.user_agent_build_version.version
+        build = f"{version.major_number}.{version.minor_number}.{version.patch}"
+    return NodeInfo(
+        id=message.id,
+        cluster=message.cluster,
+        region=message.locality.region,
+        zone=message.locality.zone,
+        metadata=json_format.MessageToDict(message.metadata),
+        build=build,
+    )
+
+
+class Encoder:
+    """Encodes responses and keeps the bodies, the latest used ones up to a limit."""
+
+    def __init__(self) -> None:
+        self._bodies: OrderedDict[_Key, bytes] = OrderedDict()
+        self._size_bytes = 0
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        return f"Encoder(bodies={len(self._bodies)} bytes={self._size_bytes})"
+
+    def encode(self, response: Response) -> bytes:
+        """Bytes of a ``DeltaDiscoveryResponse``."""
+        nonce = response.nonce.encode()
+        assert len(nonce) <= _LARGEST_SHORT_LENGTH, "nonces are short counters"
+        return self._body(response) + _NONCE_TAG + bytes((len(nonce),)) + nonce
+
+    def _body(self, response: Response) -> bytes:
+        versions = tuple((resource.name, resource.version) for resource in response.resources)
+        key = (response.type_url, versions, response.removed)
+        body = self._bodies.get(key)
+        if body is not None:
+            self._bodies.move_to_end(key)
+            return body
+        body = _encode_body(response)
+        self._bodies[key] = body
+        self._size_bytes += len(body)
+        while self._size_bytes > limits.ENCODED_RESPONSES_BYTES and len(self._bodies) > 1:
+            _, dropped = self._bodies.popitem(last=False)
+            self._size_bytes -= len(dropped)
+        return body
+
+
+def _encode_body(response: Response) -> bytes:
+    message = discovery_pb2.DeltaDiscoveryResponse(
+        type_url=response.type_url, removed_resources=response.removed
+    )
+    for resource in response.resources:
+        item = message.resources.add(name=resource.name, version=resource.version)
+        item.resource.type_url = resource.type_url
+        item.resource.value = resource.body
+    body: bytes = message.SerializeToString()
+    return body

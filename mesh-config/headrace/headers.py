@@ -18,6 +18,8 @@ VERSION: Final = "x-headrace-version"
 """Version that was routed to; stamped by the cluster, so that a retry on another arm is right."""
 PIN: Final = "x-headrace-pin"
 """Version that the request itself asked for."""
+CLUSTER: Final = "x-headrace-cluster"
+"""Envoy cluster of a pinned version; never leaves the gateway."""
 TENANT: Final = "x-headrace-tenant"
 TIER: Final = "x-headrace-tier"
 SHADOW: Final = "x-headrace-shadow"
@@ -36,5 +38,5 @@ SERVED_VERSION: Final = "headrace-served-version"
 SERVED_NODE: Final = "headrace-served-node"
 """Node that answered."""
 
-STRIPPED: Final = (MODEL, VERSION, PIN, TENANT, TIER, SHADOW, DESTINATION)
+STRIPPED: Final = (MODEL, VERSION, PIN, CLUSTER, TENANT, TIER, SHADOW, DESTINATION)
 """Request headers that a gateway removes before anything reads them."""

@@ -23,6 +23,8 @@ TENSORS: Final = 64
 """Inputs, and outputs, that one inference request may name."""
 TENSOR_RANK: Final = 16
 """Dimensions of one tensor."""
+BYTES_ELEMENTS: Final = 262_144
+"""Elements of one BYTES tensor in a request."""
 REQUEST_PARAMETERS: Final = 64
 """Parameters of one inference request."""
 MODEL_NAME_LENGTH: Final = 63
@@ -35,6 +37,12 @@ IN_FLIGHT_PER_NODE: Final = 512
 """Requests inside one GPU sidecar; the next is refused as overloaded."""
 REQUEST_DEADLINE_S: Final = 300.0
 """Longest time a sidecar lets one request run."""
+STREAM_DEADLINE_S: Final = 3_600.0
+"""Longest time a sidecar keeps one inference stream open."""
+STREAM_REQUESTS: Final = 256
+"""Requests of one inference stream that may be unanswered; the next waits to be read."""
+STREAM_BUFFER_BYTES: Final = 32 * 2**20
+"""Answers kept for a client that reads its stream slowly; with more, the stream is ended."""
 
 # xDS
 ASSIGNMENTS_IN_FLIGHT: Final = 4

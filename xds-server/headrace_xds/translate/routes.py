@@ -1,0 +1,221 @@
+"""The route table of a gateway: one list of routes a model, found by the model's header.
+
+A table that is scanned costs every request time for every model of the mesh, so the model's header
+selects a list through an exact map. Routes that name no model are few and are scanned.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation
+from envoy_data_plane.envoy.config.core.v3 import Metadata, RuntimeFractionalPercent
+from envoy_data_plane.envoy.config.route.v3 import (
+    Route,
+    RouteAction,
+    RouteActionClusterNotFoundResponseCode,
+    RouteActionHashPolicy,
+    RouteActionHashPolicyHeader,
+    RouteActionMaxStreamDuration,
+    RouteActionRequestMirrorPolicy,
+    WeightedCluster,
+    WeightedClusterClusterWeight,
+)
+from envoy_data_plane.envoy.type.v3 import FractionalPercent
+from envoy_data_plane.google.protobuf import Struct, Value
+
+from headrace import headers, ir, limits, names
+from headrace.names import Protocol
+from headrace_xds.translate.filters import LIMIT_KEY, METADATA
+from headrace_xds.translate.fragments import FragmentCache
+from headrace_xds.translate.matching import KINDS, Kind, match
+from headrace_xds.translate.packing import seconds, set_header
+from headrace_xds.translate.retries import retry_policy
+from headrace_xds.translate.wire import Template, field, slot
+
+PINNED_TIMEOUT_S: Final = 30.0
+"""For a pinned version whose model has no route that takes the request."""
+PINNED_RETRY: Final = ir.Retry(attempts=2, per_try_timeout_s=None)
+LIST_ROUTES_FIELD: Final = 1
+
+
+class _Shape(NamedTuple):
+    """What the bytes of one Envoy route depend on, apart from names."""
+
+    kind: Kind
+    pinned: bool
+    hosts: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...]
+    weights: tuple[int, ...]
+    sticky_header: str | None
+    mirror_percent: int | None
+    timeout_s: float
+    retry: ir.Retry
+    idempotent: bool
+    limited: bool
+
+
+def route_list(
+    model: str, routes: Sequence[ir.Route], *, idempotent: bool, cache: FragmentCache
+) -> bytes:
+    """Encoded RouteList of a model: its routes in order, each for every protocol."""
+    encoded = [_route(route, cache) for route in routes]
+    encoded.append(_pinned_only(model, idempotent=idempotent, cache=cache))
+    return b"".join(encoded)
+
+
+def _route(route: ir.Route, cache: FragmentCache) -> bytes:
+    """Routes of one route of the mesh. A pin comes first and keeps its timeouts and limits."""
+
+    def build() -> bytes:
+        arms = tuple(arm for arm in route.arms if arm.weight > 0)
+        out = bytearray()
+        for kind in KINDS:
+            for pinned in (True, False):
+                shape = _Shape(
+                    kind=kind,
+                    pinned=pinned,
+                    hosts=route.hosts,
+                    headers=route.headers,
+                    weights=() if pinned else tuple(arm.weight for arm in arms),
+                    sticky_header=None if pinned else route.sticky_header,
+                    mirror_percent=route.mirror.percent if route.mirror else None,
+                    timeout_s=route.timeout_s,
+                    retry=route.retry,
+                    idempotent=route.idempotent,
+                    limited=route.rate_limit is not None,
+                )
+                values = _values(route, arms, kind, pinned=pinned)
+                out += field(LIST_ROUTES_FIELD, _fill(shape, values, cache))
+        return bytes(out)
+
+    # The bucket itself is in the rate limit filter: its numbers do not change a route.
+    key = (
+        route.name, route.model, route.hosts, route.headers, route.arms, route.sticky_header,
+        route.mirror, route.timeout_s, route.retry, route.idempotent, route.rate_limit is None,
+    )  # fmt: skip
+    return cache.get(("route", key), build)
+
+
+def _pinned_only(model: str, *, idempotent: bool, cache: FragmentCache) -> bytes:
+    def build() -> bytes:
+        out = bytearray()
+        for kind in KINDS:
+            shape = _Shape(
+                kind=kind,
+                pinned=True,
+                hosts=(),
+                headers=(),
+                weights=(),
+                sticky_header=None,
+                mirror_percent=None,
+                timeout_s=PINNED_TIMEOUT_S,
+                retry=PINNED_RETRY,
+                idempotent=idempotent,
+                limited=False,
+            )
+            out += field(LIST_ROUTES_FIELD, _fill(shape, {"name": f"{model}/pinned/{kind}"}, cache))
+        return bytes(out)
+
+    return cache.get(("pinned", model, idempotent), build)
+
+
+def _fill(shape: _Shape, values: dict[str, str], cache: FragmentCache) -> bytes:
+    template = cache.get(("route shape", shape), lambda: Template.compile(bytes(_author(shape))))
+    return template.fill(values)
+
+
+def _values(route: ir.Route, arms: Sequence[ir.Arm], kind: Kind, *, pinned: bool) -> dict[str, str]:
+    protocol = _protocol(kind)
+    values = {
+        "name": f"{route.name}/{kind}/pinned" if pinned else f"{route.name}/{kind}",
+        "limit": route.name,
+    }
+    for index, arm in enumerate(arms):
+        values[f"arm{index}"] = names.cluster(route.model, arm.version, protocol)
+    if route.mirror:
+        values["mirror"] = names.shadow_cluster(route.model, route.mirror.version, protocol)
+    return values
+
+
+def _protocol(kind: Kind) -> Protocol:
+    return "http" if kind == "http" else "grpc"
+
+
+def _author(shape: _Shape) -> Route:
+    action = RouteAction(
+        retry_policy=retry_policy(shape.retry, idempotent=shape.idempotent),
+        request_mirror_policies=_mirror(shape),
+    )
+    _send(action, shape)
+    _bound(action, shape)
+    return Route(
+        name=slot("name"),
+        match=match(shape.kind, hosts=shape.hosts, wanted=shape.headers, pinned=shape.pinned),
+        route=action,
+        metadata=_metadata(shape),
+        # Without it, a body larger than the connection's buffer silently loses its retries.
+        request_body_buffer_limit=limits.BODY_BYTES,
+    )
+
+
+def _send(action: RouteAction, shape: _Shape) -> None:
+    """Where the request goes: the pinned version's cluster, the only arm, or an arm of a split."""
+    if shape.pinned:
+        action.cluster_header = headers.CLUSTER
+        action.cluster_not_found_response_code = RouteActionClusterNotFoundResponseCode.NOT_FOUND
+        return
+    if len(shape.weights) == 1:
+        action.cluster = slot("arm0")
+        return
+    # The hash picks a point of 0..total and arms lie on it in order, so growing the last arm
+    # moves only the callers that it gains. Without the header the point is random.
+    action.weighted_clusters = WeightedCluster(
+        clusters=[
+            WeightedClusterClusterWeight(name=slot(f"arm{index}"), weight=weight)
+            for index, weight in enumerate(shape.weights)
+        ],
+        use_hash_policy=None if shape.sticky_header is None else True,
+    )
+    if shape.sticky_header is not None:
+        header = RouteActionHashPolicyHeader(header_name=shape.sticky_header)
+        action.hash_policy = [RouteActionHashPolicy(header=header)]
+
+
+def _bound(action: RouteAction, shape: _Shape) -> None:
+    """How long the request may take. The stream's life also bounds a body that trickles in."""
+    if shape.kind == "stream":
+        action.timeout = seconds(0)
+        longest_s = limits.STREAM_DURATION_S
+    else:
+        action.timeout = seconds(shape.timeout_s)
+        longest_s = shape.timeout_s + limits.UPLOAD_S
+    action.max_stream_duration = RouteActionMaxStreamDuration(
+        max_stream_duration=seconds(longest_s)
+    )
+
+
+def _mirror(shape: _Shape) -> list[RouteActionRequestMirrorPolicy]:
+    # A stream is not mirrored: its copy would live as long, for answers that nobody reads.
+    if shape.mirror_percent is None or shape.pinned or shape.kind == "stream":
+        return []
+    return [
+        RouteActionRequestMirrorPolicy(
+            cluster=slot("mirror"),
+            runtime_fraction=RuntimeFractionalPercent(
+                default_value=FractionalPercent(numerator=shape.mirror_percent)
+            ),
+            disable_shadow_host_suffix_append=True,
+            request_headers_mutations=[
+                HeaderMutation(append=set_header(headers.SHADOW, "1")),
+                HeaderMutation(remove=headers.DESTINATION),
+            ],
+        )
+    ]
+
+
+def _metadata(shape: _Shape) -> Metadata | None:
+    """Name of the route's token bucket, for the rate limit filter."""
+    if not shape.limited:
+        return None
+    limit = Struct(fields={LIMIT_KEY: Value(string_value=slot("limit"))})
+    return Metadata(filter_metadata={METADATA: limit})

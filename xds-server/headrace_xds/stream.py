@@ -40,6 +40,11 @@ class AdsStream:
         """Route configurations held back, with the clusters that the client lacks (R15)."""
         return self._ordering.dangling
 
+    @property
+    def asked(self) -> Mapping[str, frozenset[str]]:
+        """Names that the client asked for, by type; ``*`` is not among them."""
+        return {type_url: frozenset(s.explicit) for type_url, s in self._subscriptions.items()}
+
     def receive(self, request: Request) -> tuple[Event, ...] | Rejection:
         """Take one request; a rejection ends the stream."""
         refused = self._check(request)

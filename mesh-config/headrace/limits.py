@@ -151,3 +151,19 @@ CONVERT_S: Final = 600.0
 # Labels
 MODEL_LABELS: Final = 2_000
 """Model versions that one program's metrics tell apart; the rest are ``other``."""
+
+# Local mesh
+LOCAL_NODES: Final = 64
+"""GPU nodes that a mesh on one machine is given."""
+LOCAL_LOG_BYTES: Final = 8 * 2**20
+"""Size at which a program's log is begun anew; one older part is kept."""
+LOCAL_RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Wait before a program that ended is started again, by how many short lives came before."""
+LOCAL_SETTLED_S: Final = 20.0
+"""A program that lived so long starts its restarts from the shortest delay again."""
+LOCAL_STOP_S: Final = 25.0
+"""Time the programs of one stage have to drain and exit before they are killed."""
+LOCAL_READY_S: Final = 180.0
+"""Time a local mesh has from its start until every node and gateway answers."""
+LOCAL_CRASHES: Final = 4
+"""Short lives of one program after which starting the mesh is given up and its log shown."""

@@ -14,9 +14,9 @@ OTHER: Final = "other"
 """Label value of what came after the limit on label sets."""
 
 DURATION_BUCKETS_S: Final = (
-    (0.001, 0.0025, 0.005)
-    + (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
-    + (2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+    *(0.001, 0.0025, 0.005),
+    *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28),
+    *(2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
 )
 """OpenTelemetry's buckets of server durations, with three more for models that answer faster."""
 
@@ -263,6 +263,40 @@ CONFIG_LAST_SUCCESS: Final = Metric(
     kind="gauge",
     unit="timestamp_seconds",
     help="When a configuration last came into effect",
+)
+CONFIG_REJECTED: Final = Metric(
+    name="headrace_config_rejected_total",
+    kind="counter",
+    help="Configurations that were refused; what was in effect stayed so",
+)
+HOLDINGS: Final = Metric(
+    name="headrace_holdings",
+    kind="gauge",
+    labels=("state",),
+    help="Model versions that GPU nodes were told to hold, by how far the nodes are",
+)
+ENDPOINTS: Final = Metric(
+    name="headrace_endpoints",
+    kind="gauge",
+    labels=("health",),
+    help="Endpoints of model versions that gateways are told of, by health",
+)
+ENDPOINTS_WITHHELD: Final = Metric(
+    name="headrace_endpoints_withheld",
+    kind="gauge",
+    help="Clusters whose endpoints stay unanswered until recorded nodes return",
+)
+LEDGER_FAILURES: Final = Metric(
+    name="headrace_ledger_failures_total",
+    kind="counter",
+    help="Times the ledger could not be written",
+)
+LOAD_REPORT_AGE: Final = Metric(
+    name="headrace_load_report_age_seconds",
+    kind="gauge",
+    labels=("node",),
+    unit="seconds",
+    help="Age of the newest load report of a GPU node at the control server",
 )
 GPU_NODES: Final = Metric(
     name="headrace_gpu_nodes",

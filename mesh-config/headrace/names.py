@@ -42,9 +42,13 @@ def triton_model(model: str, version: int) -> str:
     return f"{model}.{version}"
 
 
+UTILIZATION_PREFIX: Final = "u_"
+"""What every key of ``utilization_metric`` begins with."""
+
+
 def utilization_metric(model: str, version: int) -> str:
     """Key in the ORCA report's ``named_metrics`` that carries a model version's utilisation."""
-    return f"u_{model}_{version}"
+    return f"{UTILIZATION_PREFIX}{model}_{version}"
 
 
 def ready_metric(model: str, version: int) -> str:
@@ -60,6 +64,11 @@ def queue_metric(model: str, version: int) -> str:
 def running_metric(model: str, version: int) -> str:
     """Key in ``named_metrics``: requests of the model version in flight on this node."""
     return f"running_{model}_{version}"
+
+
+def rps_metric(model: str, version: int) -> str:
+    """Key in ``named_metrics``: requests per second of the model version on this node, unscaled."""
+    return f"rps_{model}_{version}"
 
 
 def health_service(model: str, version: int) -> str:

@@ -1,0 +1,88 @@
+"""``headrace-xds``: the control server as a program."""
+
+import argparse
+import asyncio
+import importlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headrace_xds.app import Options, run
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options on a command line; exits with usage when they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog="headrace-xds", description="The control server of a Headrace mesh."
+    )
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="DIR", help="folder of YAML files"
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the ledger and the last good configuration are kept",
+    )
+    parser.add_argument("--xds-address", default="127.0.0.1:18000", metavar="HOST:PORT")
+    parser.add_argument("--admin-address", default="127.0.0.1:10080", metavar="HOST:PORT")
+    parser.add_argument(
+        "--ports-file",
+        type=Path,
+        metavar="FILE",
+        help="written once both ports listen, as JSON; port 0 takes a free one",
+    )
+    parsed = parser.parse_args(arguments)
+    if not parsed.config.is_dir():
+        parser.error(f"--config {parsed.config}: no such folder")
+    return Options(
+        config=parsed.config,
+        state_dir=parsed.state_dir,
+        xds_address=parsed.xds_address,
+        admin_address=parsed.admin_address,
+        ports_file=parsed.ports_file,
+    )
+
+
+async def serve(options: Options) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await run(options, stop)
+
+
+def main() -> int:
+    """Entry point."""
+    options = parse(sys.argv[1:])
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    status = 0
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(options))
+    except* (OSError, RuntimeError) as errors:
+        logging.error("headrace-xds cannot go on: %s", errors.exceptions[0])
+        status = 1
+    return status
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where it is installed: it is faster, and nothing depends on it."""
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+if __name__ == "__main__":
+    sys.exit(main())

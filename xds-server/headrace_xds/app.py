@@ -1,0 +1,180 @@
+"""The control server, wired by hand: files and ledger in, streams and admin API out."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from headrace import limits
+from headrace.policy.membership import Membership
+from headrace_xds import admin, exposition
+from headrace_xds.configuration import Configuration
+from headrace_xds.control import Control
+from headrace_xds.counters import Counters
+from headrace_xds.fleet import Fleet
+from headrace_xds.hub import Hub
+from headrace_xds.ledger import Ledger
+from headrace_xds.observer import StreamObserver, group_of
+from headrace_xds.orca import LoadReports
+from headrace_xds.server import AdsServer, serve
+from headrace_xds.source.files import changes, write_file
+from headrace_xds.status import Statuses
+
+LEDGER_FILE: Final = "ledger.db"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    config: Path
+    state_dir: Path
+    xds_address: str
+    admin_address: str
+    ports_file: Path | None = None
+    return_grace_s: float = limits.RETURN_GRACE_S
+    forget_node_s: float = limits.FORGET_NODE_S
+
+
+class ControlServer:
+    """Everything that runs in the process, and the order in which it starts and stops."""
+
+    def __init__(self, options: Options, ledger: Ledger) -> None:
+        now = time.monotonic
+        self._options = options
+        self._ledger = ledger
+        self._wake = asyncio.Event()
+        self.counters = Counters()
+        membership = Membership(
+            ledger.record,
+            now_s=now(),
+            return_grace_s=options.return_grace_s,
+            forget_node_s=options.forget_node_s,
+        )
+        fleet = Fleet()
+        self._observer = StreamObserver(
+            membership, fleet, now=now, changed=self._membership_changed, counters=self.counters
+        )
+        self._hub = Hub(observer=self._observer, group_of=group_of, now=now)
+        self.control = Control(hub=self._hub, membership=membership, fleet=fleet)
+        self.reports = LoadReports(self.control.observe, now=now)
+        self.configuration = Configuration(
+            options.config,
+            options.state_dir,
+            effect=lambda compiled: self.control.configure(compiled, now_s=now()),
+            wall_s=time.time,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set; then end streams in good order."""
+        await self.configuration.start()
+        async with (
+            self._serving_admin() as admin_port,
+            self._serving_streams() as streams,
+            asyncio.TaskGroup() as tasks,
+        ):
+            running = [
+                tasks.create_task(self._steer(), name="steer"),
+                tasks.create_task(self._follow_files(), name="files"),
+                tasks.create_task(self.reports.run(), name="load reports"),
+            ]
+            self._write_ports({"xds": streams.port, "admin": admin_port})
+            log.info("serving xDS on port %d, admin on port %d", streams.port, admin_port)
+            await stop.wait()
+            log.info("stopping: proxies and GPU nodes go on with what they have")
+            for task in running:
+                task.cancel()
+
+    async def _steer(self) -> None:
+        """Decide, record, publish; at every fact, and often enough for weights to follow load."""
+        while True:
+            self._wake.clear()
+            record = self.control.advance(now_s=time.monotonic())
+            if record is not None:
+                self.reports.follow(self.control.report_addresses())
+                try:
+                    await asyncio.to_thread(self._ledger.write, record)
+                except sqlite3.Error as error:
+                    # Serving goes on: an endpoint that is not recorded costs less than none.
+                    self.counters.ledger_failures += 1
+                    log.error("the ledger cannot be written: %s", error)
+            self.control.publish()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limits.WEIGHT_PUSH_PERIOD_S):
+                    await self._wake.wait()
+
+    async def _follow_files(self) -> None:
+        async for folder in changes(self._options.config, self.configuration.folder):
+            # What the admin API has just written is in effect already.
+            if folder.fingerprint != self.configuration.folder.fingerprint:
+                await self.configuration.reload(folder)
+                self._membership_changed()
+
+    def _membership_changed(self) -> None:
+        self.control.note_membership()
+        self._wake.set()
+
+    @contextlib.asynccontextmanager
+    async def _serving_streams(self) -> AsyncIterator[AdsServer]:
+        server = await serve(self._hub, self._options.xds_address)
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+    @contextlib.asynccontextmanager
+    async def _serving_admin(self) -> AsyncIterator[int]:
+        host, _, port = self._options.admin_address.rpartition(":")
+        host = host.strip("[]")
+        parts = admin.Parts(
+            configuration=self.configuration,
+            control=self.control,
+            observer=self._observer,
+            statuses=Statuses(self.configuration, self.control, wall=admin.wall_clock),
+            now=time.monotonic,
+            is_ready=self._why_not_ready,
+            render_metrics=functools.partial(
+                exposition.render,
+                self.control,
+                self.configuration,
+                self.counters,
+                time.monotonic,
+            ),
+        )
+        runner = web.AppRunner(admin.admin_app(parts, hosts=frozenset({host})), access_log=None)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, int(port))
+            await site.start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+
+    def _why_not_ready(self) -> str | None:
+        if self.control.compiled is None:
+            return "no configuration is in effect; see /v1/problems"
+        return None
+
+    def _write_ports(self, ports: dict[str, int]) -> None:
+        if self._options.ports_file is not None:
+            write_file(self._options.ports_file, json.dumps(ports) + "\n")
+
+
+async def run(options: Options, stop: asyncio.Event) -> None:
+    """Run the control server until ``stop`` is set."""
+    ledger = await asyncio.to_thread(Ledger.open, options.state_dir / LEDGER_FILE)
+    try:
+        await ControlServer(options, ledger).run(stop)
+    finally:
+        ledger.close()

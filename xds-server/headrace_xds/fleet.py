@@ -1,0 +1,194 @@
+"""Who acknowledged what: every proxy and sidecar, every type, against what is published to it.
+
+This is what ``headrace proxy status`` shows and what "in effect" means: a resource is in effect on
+a proxy once the proxy acknowledged the version that is published.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from headrace import names
+from headrace_xds.translate.resources import CLUSTER, LISTENER, Resource
+
+
+class SyncState(enum.Enum):
+    """How far a proxy is with one type; the values are what people read."""
+
+    SYNCED = "SYNCED"
+    STALE = "STALE"
+    NOT_SENT = "NOT SENT"
+    NACK = "NACK"
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A version that a proxy refused, and its reason."""
+
+    version: str
+    message: str
+    at_s: float
+
+
+class TypeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One type on one proxy: counts of resources, and what was refused."""
+
+    state: SyncState
+    published: int
+    acknowledged: int
+    pending: tuple[str, ...]
+    rejected: Mapping[str, Rejection]
+    last_ack_s: float | None
+
+
+_WHOLE: Final = frozenset({CLUSTER, LISTENER, names.ASSIGNMENT_TYPE_URL})
+"""Types that proxies subscribe to as a whole, so that removals are acknowledged too."""
+PENDING_SHOWN: Final = 20
+"""Names listed of what is not in effect yet; the rest are counted only."""
+
+
+@dataclass
+class _Type:
+    acked: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, Rejection] = field(default_factory=dict)
+    last_ack_s: float | None = None
+
+
+@dataclass
+class Proxy:
+    """A client of the control server and its open streams."""
+
+    id: str
+    group: str
+    build: str
+    streams: dict[int, float] = field(default_factory=dict)
+    types: dict[str, _Type] = field(default_factory=dict)
+
+    def of_type(self, type_url: str) -> _Type:
+        """Bookkeeping of one type."""
+        return self.types.setdefault(type_url, _Type())
+
+
+class Fleet:
+    """Published versions by group and type, and what each connected proxy makes of them."""
+
+    def __init__(self) -> None:
+        self._published: dict[str, dict[str, dict[str, str]]] = {}
+        self.proxies: dict[str, Proxy] = {}
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        behind = sum(1 for proxy in self.proxies.values() if not self.in_effect(proxy))
+        return f"<Fleet proxies={len(self.proxies)} behind={behind}>"
+
+    def published(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
+        """Note what a group is to have of one type."""
+        versions = {name: resource.version for name, resource in resources.items()}
+        self._published.setdefault(group, {})[type_url] = versions
+
+    def retract(self, group: str) -> None:
+        """Forget a group that no longer exists."""
+        self._published.pop(group, None)
+
+    def groups(self) -> frozenset[str]:
+        """Groups that something is published to."""
+        return frozenset(self._published)
+
+    def connected(self, stream_id: int, node: str, group: str, build: str, *, at_s: float) -> None:
+        """Note a stream; bookkeeping starts anew with the first stream of a proxy."""
+        proxy = self.proxies.get(node)
+        if proxy is None:
+            proxy = self.proxies[node] = Proxy(node, group, build)
+        proxy.group, proxy.build = group, build
+        proxy.streams[stream_id] = at_s
+
+    def disconnected(self, stream_id: int, node: str) -> None:
+        """Note the end of a stream; a proxy without streams is not in the fleet."""
+        if (proxy := self.proxies.get(node)) is None:
+            return
+        proxy.streams.pop(stream_id, None)
+        if not proxy.streams:
+            del self.proxies[node]
+
+    def claimed(self, node: str, type_url: str, versions: Mapping[str, str]) -> None:
+        """Note what a proxy had when it connected."""
+        if (proxy := self.proxies.get(node)) is not None:
+            proxy.of_type(type_url).acked.update(versions)
+
+    def acked(self, node: str, type_url: str, name: str, version: str, *, at_s: float) -> None:
+        """Note an acknowledgement; an empty version acknowledges a removal."""
+        if (proxy := self.proxies.get(node)) is None:
+            return
+        kind = proxy.of_type(type_url)
+        kind.last_ack_s = at_s
+        kind.rejected.pop(name, None)
+        if version:
+            kind.acked[name] = version
+        else:
+            kind.acked.pop(name, None)
+
+    def nacked(
+        self, node: str, type_url: str, refused: Iterable[str], message: str, *, at_s: float
+    ) -> None:
+        """Note a refusal, at the versions published now."""
+        if (proxy := self.proxies.get(node)) is None:
+            return
+        wanted = self._wanted(proxy.group, type_url)
+        for name in refused:
+            rejection = Rejection(wanted.get(name, ""), message, at_s)
+            proxy.of_type(type_url).rejected[name] = rejection
+
+    def types(self, group: str) -> tuple[str, ...]:
+        """Types that are published to a group."""
+        return tuple(self._published.get(group, {}))
+
+    def status(self, proxy: Proxy, type_url: str) -> TypeStatus:
+        """Where a proxy stands with one type."""
+        wanted = self._wanted(proxy.group, type_url)
+        kind = proxy.types.get(type_url, _Type())
+        # Of a type that is asked for by name, a proxy drops what it no longer needs in silence.
+        leftovers = kind.acked.keys() - wanted.keys() if type_url in _WHOLE else frozenset()
+        pending = sorted(
+            {name for name, version in wanted.items() if kind.acked.get(name) != version}
+            | leftovers
+        )
+        rejected = {
+            name: rejection
+            for name, rejection in kind.rejected.items()
+            if wanted.get(name) == rejection.version
+        }
+        return TypeStatus(
+            state=_state(pending=bool(pending), rejected=bool(rejected), ever=bool(kind.acked)),
+            published=len(wanted),
+            acknowledged=len(wanted) - sum(1 for name in pending if name in wanted),
+            pending=tuple(pending[:PENDING_SHOWN]),
+            rejected=rejected,
+            last_ack_s=kind.last_ack_s,
+        )
+
+    def in_effect(self, proxy: Proxy) -> bool:
+        """Whether a proxy has acknowledged everything that is published to it."""
+        return all(
+            self.status(proxy, type_url).state is SyncState.SYNCED
+            for type_url in self.types(proxy.group)
+        )
+
+    def holders(self, type_url: str, name: str) -> Iterator[Proxy]:
+        """Connected proxies that acknowledged a resource and still have it."""
+        for proxy in self.proxies.values():
+            kind = proxy.types.get(type_url)
+            if kind is not None and name in kind.acked:
+                yield proxy
+
+    def _wanted(self, group: str, type_url: str) -> Mapping[str, str]:
+        return self._published.get(group, {}).get(type_url, {})
+
+
+def _state(*, pending: bool, rejected: bool, ever: bool) -> SyncState:
+    if rejected:
+        return SyncState.NACK
+    if not pending:
+        return SyncState.SYNCED
+    return SyncState.STALE if ever else SyncState.NOT_SENT

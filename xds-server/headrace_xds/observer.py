@@ -1,0 +1,110 @@
+"""What happens on streams, told to membership and to the fleet's ledger."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from headrace.names import ASSIGNMENT_TYPE_URL, gpu_node_id
+from headrace.policy.membership import Membership
+from headrace_xds import sidecars
+from headrace_xds.counters import Counters
+from headrace_xds.fleet import Fleet
+from headrace_xds.messages import NodeInfo
+
+log = logging.getLogger(__name__)
+
+
+def group_of(node: NodeInfo) -> str:
+    """Publications are by node id: one gateway or one GPU node each."""
+    return node.id
+
+
+class StreamObserver:
+    """Observer of the hub; ``changed`` is called when a decision may have to be made anew."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        fleet: Fleet,
+        *,
+        now: Callable[[], float],
+        changed: Callable[[], None],
+        counters: Counters,
+    ) -> None:
+        self._membership = membership
+        self._fleet = fleet
+        self._now = now
+        self._changed = changed
+        self._counters = counters
+        self.rejected: dict[str, str] = {}
+        """GPU sidecars whose description of their node is of no use, and why."""
+
+    def connected(self, stream_id: int, node: NodeInfo) -> None:
+        """A client opened a stream."""
+        at_s = self._now()
+        group = group_of(node)
+        self._fleet.connected(stream_id, node.id, group, node.build, at_s=at_s)
+        log.info("%s connected", node.id)
+        if not sidecars.is_gpu(node):
+            return
+        described = sidecars.gpu_node(node)
+        if isinstance(described, str):
+            self.rejected[node.id] = described
+            log.warning("%s: %s; the node is not placed", node.id, described)
+            return
+        if not self._membership.connect(stream_id, described, now_s=at_s):
+            self.rejected[node.id] = "a static node has this name, or there are too many nodes"
+            log.warning("%s: %s", node.id, self.rejected[node.id])
+            return
+        self.rejected.pop(node.id, None)
+        self._changed()
+
+    def disconnected(self, stream_id: int, node: NodeInfo) -> None:
+        """A stream ended."""
+        log.info("%s disconnected", node.id)
+        self._fleet.disconnected(stream_id, node.id)
+        self.rejected.pop(node.id, None)
+        if sidecars.is_gpu(node):
+            name = node.id.removeprefix(gpu_node_id(""))
+            self._membership.disconnect(stream_id, name, now_s=self._now())
+            self._changed()
+
+    def claimed(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
+        """A client said what it has of a type."""
+        self._fleet.claimed(node.id, type_url, versions)
+        if (name := _sidecar_of(node, type_url)) is not None:
+            self._membership.claim(name, versions, now_s=self._now())
+            self._changed()
+
+    def leaving(self, node: NodeInfo, type_url: str) -> None:
+        """A client wants no more of a type: a sidecar that says so is leaving."""
+        if (name := _sidecar_of(node, type_url)) is not None:
+            log.info("%s is leaving", node.id)
+            self._membership.leave(name, now_s=self._now())
+            self._changed()
+
+    def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
+        """A client put a version into effect; an empty one is a removal."""
+        at_s = self._now()
+        self._counters.acks[type_url] += 1
+        self._fleet.acked(node.id, type_url, name, version, at_s=at_s)
+        if (gpu := _sidecar_of(node, type_url)) is not None:
+            self._membership.ack(gpu, name, version, now_s=at_s)
+            log.info("%s %s %s", node.id, "holds" if version else "dropped", name)
+            self._changed()
+
+    def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
+        """A client refused what it was sent."""
+        at_s = self._now()
+        log.warning("%s refused %s: %s", node.id, ", ".join(names), message)
+        self._counters.nacks[type_url] += 1
+        self._fleet.nacked(node.id, type_url, names, message, at_s=at_s)
+        if (gpu := _sidecar_of(node, type_url)) is not None:
+            for name in names:
+                self._membership.nack(gpu, name, message, now_s=at_s)
+            self._changed()
+
+
+def _sidecar_of(node: NodeInfo, type_url: str) -> str | None:
+    if type_url != ASSIGNMENT_TYPE_URL or not sidecars.is_gpu(node):
+        return None
+    return node.id.removeprefix(gpu_node_id(""))

@@ -1,0 +1,1 @@
+"""Where configuration comes from."""

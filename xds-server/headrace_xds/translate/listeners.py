@@ -5,6 +5,7 @@ from typing import Final
 from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation
 from envoy_data_plane.envoy.config.core.v3 import (
     Address,
+    CidrRange,
     ExtensionConfigSource,
     Http1ProtocolOptions,
     Http2ProtocolOptions,
@@ -44,8 +45,9 @@ REQUEST_HEADERS_S: Final = 10.0
 REQUEST_HEADERS_KB: Final = 60
 REQUEST_HEADERS_COUNT: Final = 100
 CONCURRENT_STREAMS: Final = 100
-STREAM_WINDOW_BYTES: Final = 256 * 2**10
-CONNECTION_WINDOW_BYTES: Final = 2**20
+STREAM_WINDOW_BYTES: Final = BUFFER_BYTES
+"""Envoy buffers no more of an HTTP/2 request than its window, whatever the listener allows."""
+CONNECTION_WINDOW_BYTES: Final = 16 * 2**20
 BODY_SIZE_TYPE: Final = "envoy.extensions.filters.http.body_size_limit.v3.BodySizeLimit"
 
 
@@ -92,8 +94,11 @@ def _harden(manager: HttpConnectionManager) -> None:
     """Bounds on what a caller may send. There is no request timeout here: it would end a
     ModelStreamInfer that waits for its first answer, so routes bound uploads instead."""
     manager.use_remote_address = True
-    # Nobody is internal: a caller on a private address is as untrusted as any other.
-    manager.internal_address_config = HttpConnectionManagerInternalAddressConfig()
+    # Nobody is internal, or callers on private addresses could set x-envoy-* headers that change
+    # retries and timeouts. An empty list would mean the private ranges, so it names no host's one.
+    manager.internal_address_config = HttpConnectionManagerInternalAddressConfig(
+        cidr_ranges=[CidrRange(address_prefix="255.255.255.255", prefix_len=32)]
+    )
     manager.normalize_path = True
     manager.merge_slashes = True
     manager.path_with_escaped_slashes_action = (

@@ -13,6 +13,7 @@ from envoy_data_plane.envoy.config.accesslog.v3 import (
 )
 from envoy_data_plane.envoy.config.core.v3 import (
     DataSource,
+    HeaderValueOption,
     RuntimeUInt32,
     SubstitutionFormatString,
 )
@@ -38,8 +39,9 @@ def local_replies() -> LocalReplyConfig:
     no_model = "no such model or version, or no route takes this request"
     mappers = [
         *_both(unknown_model, Refusal.MODEL_NOT_FOUND, no_model),
-        *_both([_flags(*NO_ROUTE_FLAGS)], Refusal.NOT_FOUND, "no such path"),
-        *_both([_flags("RL")], Refusal.QUOTA_EXCEEDED, "the route's rate limit is used up"),
+        _grpc_reply([_flags(*NO_ROUTE_FLAGS)], Refusal.NOT_IMPLEMENTED, "no such method"),
+        _http_reply([_flags(*NO_ROUTE_FLAGS)], Refusal.NOT_FOUND, "no such path"),
+        *_both([_status(429)], Refusal.QUOTA_EXCEEDED, "the route's rate limit is used up"),
         *_both([_flags("UO")], Refusal.OVERLOADED, "too many requests are in flight"),
         *_both([_flags("UH")], Refusal.NOT_READY, "no node is ready for this model version"),
         *_both([_flags("UF", "UC", "UR", "LR")], Refusal.UPSTREAM_RESET, "the node went away"),
@@ -53,20 +55,36 @@ def local_replies() -> LocalReplyConfig:
 def _both(
     conditions: list[AccessLogFilter], refusal: Refusal, message: str
 ) -> list[ResponseMapper]:
-    refused = Refused(refusal, message)
-    extra = [set_header("retry-after", str(RETRY_AFTER_S))] if refusal.http == 503 else []
-    grpc = ResponseMapper(
+    return [
+        _grpc_reply(conditions, refusal, message),
+        _http_reply(conditions, refusal, message),
+    ]
+
+
+def _grpc_reply(
+    conditions: list[AccessLogFilter], refusal: Refusal, message: str
+) -> ResponseMapper:
+    status = set_header("grpc-status", str(refusal.grpc))
+    return ResponseMapper(
         filter=_all([*conditions, _grpc()]),
         body=DataSource(inline_string=message),
-        headers_to_add=[set_header("grpc-status", str(refusal.grpc)), *extra],
+        headers_to_add=[status, *_retry_after(refusal)],
     )
-    http = ResponseMapper(
+
+
+def _http_reply(
+    conditions: list[AccessLogFilter], refusal: Refusal, message: str
+) -> ResponseMapper:
+    return ResponseMapper(
         filter=_all(conditions),
         status_code=refusal.http,
-        headers_to_add=extra,
-        body_format_override=_json(body(refused).decode()),
+        headers_to_add=_retry_after(refusal),
+        body_format_override=_json(body(Refused(refusal, message)).decode()),
     )
-    return [grpc, http]
+
+
+def _retry_after(refusal: Refusal) -> list[HeaderValueOption]:
+    return [set_header("retry-after", str(RETRY_AFTER_S))] if refusal.http == 503 else []
 
 
 def _json(text: str) -> SubstitutionFormatString:

@@ -82,7 +82,9 @@ local function is_name(text)
   return #text <= NAME_LENGTH and text:find("^[%w][%w_.-]*$") ~= nil
 end
 
-local function ask(handle, headers, model, version, protocol)
+local function ask(handle, model, version, protocol)
+  -- Fetched anew: a handle to headers is dead once the filter has waited for a body.
+  local headers = handle:headers()
   if version == nil or version == "" then
     version = headers:get(VERSION_HINT) or ""
   end
@@ -98,9 +100,9 @@ local function ask(handle, headers, model, version, protocol)
   end
 end
 
-local function ask_grpc(handle, headers, method)
+local function ask_grpc(handle, method)
   if method == "ModelStreamInfer" then
-    ask(handle, headers, headers:get(MODEL_HINT) or "", nil, "grpc")
+    ask(handle, handle:headers():get(MODEL_HINT) or "", nil, "grpc")
     return true
   end
   if not NAMES_MODEL[method] then
@@ -117,7 +119,7 @@ local function ask_grpc(handle, headers, method)
     refuse(handle, true, refusal)
     return false
   end
-  ask(handle, headers, found[1], found[2], "grpc")
+  ask(handle, found[1], found[2], "grpc")
   return true
 end
 
@@ -135,13 +137,13 @@ function envoy_on_request(handle)
   end
   local path = headers:get(":path"):match("^[^?]*")
   if grpc then
-    if path:sub(1, #SERVICE) == SERVICE and not ask_grpc(handle, headers, path:sub(#SERVICE + 1)) then
+    if path:sub(1, #SERVICE) == SERVICE and not ask_grpc(handle, path:sub(#SERVICE + 1)) then
       return
     end
   else
     local model, rest = path:match("^/v2/models/([^/]+)(.*)$")
     if model ~= nil and (rest == "" or rest:sub(1, 1) == "/") then
-      ask(handle, headers, model, rest:match("^/versions/([^/]+)"), "http")
+      ask(handle, model, rest:match("^/versions/([^/]+)"), "http")
     end
   end
   handle:clearRouteCache()

@@ -1,0 +1,206 @@
+"""A real Envoy that gets translated resources from a real ADS server."""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc.aio
+
+from headrace import ir, names
+from headrace_xds import server
+from headrace_xds.binaries import envoy
+from headrace_xds.hub import Hub
+from headrace_xds.translate import resources, translate
+from headrace_xds.translate.bootstrap import bootstrap
+from headrace_xds.translate.clusters import PROTOCOLS
+from headrace_xds.translate.endpoints import Member, load_assignment
+from headrace_xds.translate.fragments import FragmentCache
+from headrace_xds.translate.resources import Resource
+from tests.fakes.ads_recorder import Recorder
+from tests.fakes.mesh_ir import KEY, gateway_of
+from tests.fakes.mesh_node import HOST, MeshNode
+
+GROUP = "gateway/eu"
+SERVICE = "/inference.GRPCInferenceService/"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer to an HTTP request."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class MeshGateway:
+    """What a test asks of a gateway."""
+
+    def __init__(self, hub: Hub, recorder: Recorder, http: aiohttp.ClientSession) -> None:
+        self.http = http
+        self.recorder = recorder
+        self.port = 0
+        self.admin = ""
+        self.channel: grpc.aio.Channel | None = None
+        self._hub = hub
+        self._cache = FragmentCache()
+        self._published: list[Resource] = []
+
+    def publish(self, mesh: ir.Mesh, nodes: Sequence[MeshNode]) -> None:
+        """Publish a mesh, every version on every node."""
+        self._published = []
+        for type_url, found in translate(mesh, gateway_of(mesh), self._cache).items():
+            self._hub.publish(GROUP, type_url, found)
+            self._published += found.values()
+        assignments = dict(self._assignments(mesh, nodes))
+        self._hub.publish(GROUP, resources.ENDPOINTS, assignments)
+
+    async def settle(self) -> None:
+        """Wait until Envoy has acknowledged everything that it subscribes to."""
+        async with asyncio.timeout(20):
+            while not self.recorder.holds(*self._published):
+                assert not self.recorder.nacks, self.recorder.nacks
+                await asyncio.sleep(0.01)
+
+    async def send(
+        self, path: str, *, body: bytes = b"{}", key: str | None = KEY, **sent: str
+    ) -> Reply:
+        """POST, with headers given as keywords (``_`` for ``-``); the body of the answer is read."""
+        extra = {name.replace("_", "-"): value for name, value in sent.items()}
+        if key is not None:
+            extra["x-api-key"] = key
+        url = f"http://{HOST}:{self.port}{path}"
+        async with self.http.post(url, data=body, headers=extra) as answer:
+            read = await answer.read()
+            return Reply(answer.status, answer.headers, read)
+
+    async def call(
+        self, method: str, message: bytes, *, key: str | None = KEY, **sent: str
+    ) -> dict[str, str]:
+        """Unary gRPC call; returns the initial metadata or raises AioRpcError."""
+        assert self.channel is not None
+        metadata = [(name.replace("_", "-"), value) for name, value in sent.items()]
+        if key is not None:
+            metadata.append(("x-api-key", key))
+        call = self.channel.unary_unary(SERVICE + method)(message, metadata=metadata, timeout=20)
+        await call
+        return {name: str(value) for name, value in await call.initial_metadata()}
+
+    async def stat(self, name: str) -> int:
+        """Value of a counter or gauge; 0 when it does not exist."""
+        async with self.http.get(f"http://{self.admin}/stats?filter=^{name}$") as answer:
+            text = await answer.text()
+        return int(text.rpartition(":")[2]) if text.strip() else 0
+
+    async def hosts(self, cluster: str) -> list[dict[str, Any]]:
+        """Hosts of a cluster with their health."""
+        async with self.http.get(f"http://{self.admin}/clusters?format=json") as answer:
+            for status in json.loads(await answer.text())["cluster_statuses"]:
+                if status["name"] == cluster:
+                    return list(status.get("host_statuses", ()))
+        return []
+
+    async def healthy(self, cluster: str, count: int, *, within_s: float = 10) -> None:
+        """Wait until so many hosts of a cluster are healthy."""
+        async with asyncio.timeout(within_s):
+            while sum(_is_healthy(host) for host in await self.hosts(cluster)) != count:
+                await asyncio.sleep(0.02)
+
+    def _assignments(
+        self, mesh: ir.Mesh, nodes: Sequence[MeshNode]
+    ) -> itertools.chain[tuple[str, Resource]]:
+        wanted = [(names.node_cluster(protocol), protocol) for protocol in PROTOCOLS]
+        wanted += [
+            (names.cluster(served.model, served.version, protocol), protocol)
+            for served in mesh.versions
+            for protocol in PROTOCOLS
+        ]
+        return itertools.chain(
+            (name, load_assignment(name, [_member(node, protocol) for node in nodes]))
+            for name, protocol in wanted
+        )  # type: ignore[return-value]
+
+
+def _member(node: MeshNode, protocol: str) -> Member:
+    port = node.http_port if protocol == "http" else node.grpc_port
+    return Member(node=node.name, address=HOST, port=port, region="eu", zone="a", priority=0)
+
+
+def _is_healthy(host: dict[str, Any]) -> bool:
+    health = host.get("health_status", {})
+    return not any(
+        health.get(flag) for flag in ("failed_active_health_check", "failed_outlier_check")
+    )
+
+
+@asynccontextmanager
+async def mesh_gateway(
+    folder: Path, mesh: ir.Mesh, nodes: Sequence[MeshNode]
+) -> AsyncIterator[MeshGateway]:
+    """Run a gateway until the block ends; it has settled when the block begins."""
+    recorder = Recorder()
+    hub = Hub(observer=recorder, group_of=lambda node: node.id, now=time.monotonic)
+    async with AsyncExitStack() as stack:
+        ads = await server.serve(hub, f"{HOST}:0")
+        stack.push_async_callback(ads.stop)
+        http = await stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20))
+        )
+        gateway = MeshGateway(hub, recorder, http)
+        gateway.publish(mesh, nodes)
+        config = bootstrap(gateway_of(mesh), zone="eu-a", xds=(HOST, ads.port), admin=(HOST, 0))
+        process = await _start(folder, config)
+        stack.push_async_callback(_stop, process)
+        gateway.admin = await _admin(folder, process)
+        await gateway.settle()
+        gateway.port = await _port(gateway)
+        gateway.channel = await stack.enter_async_context(
+            grpc.aio.insecure_channel(
+                f"{HOST}:{gateway.port}", options=(("grpc.max_receive_message_length", -1),)
+            )
+        )
+        yield gateway
+
+
+async def _start(folder: Path, config: dict[str, Any]) -> asyncio.subprocess.Process:
+    (folder / "envoy.json").write_text(json.dumps(config))
+    arguments = ["-c", str(folder / "envoy.json"), "--log-path", str(folder / "envoy.log")]
+    arguments += ["--admin-address-path", str(folder / "admin"), "--log-level", "info"]
+    arguments += ["--concurrency", "1", "--disable-hot-restart", "--drain-time-s", "1"]
+    return await asyncio.create_subprocess_exec(str(envoy()), *arguments)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    await process.wait()
+
+
+async def _admin(folder: Path, process: asyncio.subprocess.Process) -> str:
+    async with asyncio.timeout(20):
+        while True:
+            assert process.returncode is None, (folder / "envoy.log").read_text()
+            if (folder / "admin").exists() and (text := (folder / "admin").read_text().strip()):
+                return text
+            await asyncio.sleep(0.01)
+
+
+async def _port(gateway: MeshGateway) -> int:
+    async with asyncio.timeout(20):
+        while True:
+            async with gateway.http.get(f"http://{gateway.admin}/listeners?format=json") as answer:
+                for status in json.loads(await answer.text()).get("listener_statuses", ()):
+                    port: int = status["local_address"]["socket_address"]["port_value"]
+                    return port
+            await asyncio.sleep(0.01)

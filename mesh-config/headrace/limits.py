@@ -35,6 +35,8 @@ RESPONSE_BYTES: Final = 64 * 2**20
 """Largest response that a sidecar takes from Triton."""
 IN_FLIGHT_PER_NODE: Final = 512
 """Requests inside one GPU sidecar; the next is refused as overloaded."""
+BODIES_BYTES: Final = 512 * 2**20
+"""Request bodies that one sidecar holds at once; the next is refused as overloaded."""
 REQUEST_DEADLINE_S: Final = 300.0
 """Longest time a sidecar lets one request run."""
 STREAM_DEADLINE_S: Final = 3_600.0

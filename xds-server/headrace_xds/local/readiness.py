@@ -1,0 +1,68 @@
+"""What must answer before a local mesh is up, and what answers now."""
+
+import http.client
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from headrace_xds.local.plan import Plan
+
+_PROBE_S = 2.0
+_PROBES_AT_ONCE = 8
+
+
+class Probe(NamedTuple):
+    """One thing that must answer 200: what it is part of, what it is, and where."""
+
+    part: str
+    what: str
+    address: str
+    port: int
+    path: str
+
+
+def probes(plan: Plan) -> tuple[Probe, ...]:
+    """Everything of a plan that must answer."""
+    return tuple(_probes(plan))
+
+
+def _probes(plan: Plan) -> Iterator[Probe]:
+    yield Probe("control server", "", "127.0.0.1", plan.ports.admin, "/healthz")
+    for node in plan.nodes:
+        address, port = node.place.address, plan.ports.node_http
+        yield Probe(f"node {node.place.name}", "front door", address, port, "/v2/health/live")
+        for model, version in node.versions:
+            what = f"{model} version {version}"
+            yield Probe(f"node {node.place.name}", what, address, port, _ready(model, version))
+    everywhere = sorted({held for node in plan.nodes for held in node.versions})
+    for gateway in plan.gateways:
+        part = f"gateway {gateway.name}"
+        yield Probe(part, "Envoy", "127.0.0.1", gateway.admin_port, "/ready")
+        for model, version in everywhere:
+            what = f"{model} version {version}"
+            yield Probe(part, what, gateway.address, gateway.port, _ready(model, version))
+
+
+def _ready(model: str, version: int) -> str:
+    return f"/v2/models/{model}/versions/{version}/ready"
+
+
+def answering(waiting: set[Probe]) -> set[Probe]:
+    """Those that answer now."""
+    with ThreadPoolExecutor(max_workers=_PROBES_AT_ONCE) as threads:
+        ordered = sorted(waiting)
+        return {
+            probe for probe, yes in zip(ordered, threads.map(answers, ordered), strict=True) if yes
+        }
+
+
+def answers(probe: Probe) -> bool:
+    """Whether one thing answers 200 now."""
+    connection = http.client.HTTPConnection(probe.address, probe.port, timeout=_PROBE_S)
+    try:
+        connection.request("GET", probe.path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

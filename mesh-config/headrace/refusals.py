@@ -42,16 +42,29 @@ class Refusal(enum.Enum):
 
 
 class Refused(Exception):
-    """An expected refusal on its way to the edge, where it becomes a status and a body."""
+    """An expected refusal on its way to the edge, where it becomes a status and a body.
+
+    ``elsewhere`` overrides the table where this one request may, or may not, run on another node.
+    ``sick`` marks an answer that outlier detection shall hold against the node.
+    """
 
     def __init__(
-        self, refusal: Refusal, message: str, *, where: str = "", retry_after_s: float | None = None
+        self,
+        refusal: Refusal,
+        message: str,
+        *,
+        where: str = "",
+        retry_after_s: float | None = None,
+        elsewhere: bool | None = None,
+        sick: bool = False,
     ) -> None:
         super().__init__(message)
         self.refusal = refusal
         self.message = message
         self.where = where
         self.retry_after_s = retry_after_s
+        self.elsewhere = refusal.elsewhere if elsewhere is None else elsewhere
+        self.sick = sick
 
 
 class RefusalBody(msgspec.Struct, omit_defaults=True):

@@ -1,0 +1,70 @@
+"""Request bodies, read whole: each within its own limit, all of them within the node's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from headrace import limits
+from headrace.oip import http_request
+from headrace.refusals import Refusal, Refused
+
+
+class Bodies:
+    """The memory that bodies may take; a body counts from its first byte until it is answered."""
+
+    def __init__(self, capacity_bytes: int = limits.BODIES_BYTES) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.held_bytes = 0
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        return f"Bodies({self.held_bytes}/{self.capacity_bytes} bytes)"
+
+    @contextmanager
+    def hold(self, size_bytes: int) -> Iterator[None]:
+        """Count a body for as long as it is needed; Refused where there is no room."""
+        if self.held_bytes + size_bytes > self.capacity_bytes:
+            raise Refused(Refusal.OVERLOADED, "the node holds too many request bodies")
+        self.held_bytes += size_bytes
+        try:
+            yield
+        finally:
+            self.held_bytes -= size_bytes
+
+
+def announced_bytes(request: web.BaseRequest) -> int:
+    """Size to hold room for: what the request announces, else the largest; Refused over it."""
+    length = request.content_length
+    if length is None:
+        return limits.BODY_BYTES if request.body_exists else 0
+    if length > limits.BODY_BYTES:
+        raise http_request.too_large()
+    return length
+
+
+def check_encoding(request: web.BaseRequest) -> None:
+    """Refuse a compressed body: a few bytes of it may stand for gigabytes."""
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Refused(
+            Refusal.ENCODING_NOT_ACCEPTED,
+            f"content-encoding {encoding[:32]!r} is not accepted",
+            where="content-encoding",
+        )
+
+
+async def read(request: web.BaseRequest) -> bytes:
+    """The body; Refused as soon as more than the limit has arrived."""
+    chunk = await request.content.readany()
+    if len(chunk) == request.content_length:
+        return chunk
+    chunks: list[bytes] = []
+    size = 0
+    while chunk:
+        size += len(chunk)
+        if size > limits.BODY_BYTES:
+            raise http_request.too_large()
+        chunks.append(chunk)
+        chunk = await request.content.readany()
+    return b"".join(chunks)

@@ -1,8 +1,10 @@
 """A real Envoy that gets translated resources from a real ADS server."""
 
 import asyncio
+import io
 import itertools
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +14,9 @@ from typing import Any
 
 import aiohttp
 import grpc.aio
+from tests.fakes.ads_recorder import Recorder
+from tests.fakes.mesh_ir import KEY, gateway_of
+from tests.fakes.mesh_node import HOST, MeshNode
 
 from headrace import ir, names
 from headrace_xds import server
@@ -23,9 +28,6 @@ from headrace_xds.translate.clusters import PROTOCOLS
 from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.resources import Resource
-from tests.fakes.ads_recorder import Recorder
-from tests.fakes.mesh_ir import KEY, gateway_of
-from tests.fakes.mesh_node import HOST, MeshNode
 
 GROUP = "gateway/eu"
 SERVICE = "/inference.GRPCInferenceService/"
@@ -76,14 +78,42 @@ class MeshGateway:
     async def send(
         self, path: str, *, body: bytes = b"{}", key: str | None = KEY, **sent: str
     ) -> Reply:
-        """POST, with headers given as keywords (``_`` for ``-``); the body of the answer is read."""
+        """POST; headers are keywords, with ``_`` for ``-``."""
         extra = {name.replace("_", "-"): value for name, value in sent.items()}
         if key is not None:
             extra["x-api-key"] = key
         url = f"http://{HOST}:{self.port}{path}"
-        async with self.http.post(url, data=body, headers=extra) as answer:
+        async with self.http.post(url, data=io.BytesIO(body), headers=extra) as answer:
             read = await answer.read()
             return Reply(answer.status, answer.headers, read)
+
+    async def get(self, path: str, *, key: str | None = KEY) -> Reply:
+        """GET."""
+        extra = {} if key is None else {"x-api-key": key}
+        async with self.http.get(f"http://{HOST}:{self.port}{path}", headers=extra) as answer:
+            return Reply(answer.status, answer.headers, await answer.read())
+
+    async def many(self, path: str, sent: Sequence[Mapping[str, str]]) -> None:
+        """POST once for each set of headers, a few at a time; every answer is 200."""
+        for start in range(0, len(sent), 16):
+            batch = [self.send(path, **extra) for extra in sent[start : start + 16]]
+            assert {reply.status for reply in await asyncio.gather(*batch)} == {200}
+
+    async def raw(self, request: str) -> bytes:
+        """First answer to bytes on a connection of their own."""
+        reader, writer = await asyncio.open_connection(HOST, self.port)
+        try:
+            writer.write(request.encode())
+            async with asyncio.timeout(10):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head)
+                return head + await reader.readexactly(int(length[1]) if length else 0)
+        finally:
+            writer.close()
+
+    async def grpc_bytes(self, method: str, body: bytes) -> Reply:
+        """POST of a gRPC body that no client would send, over HTTP/1."""
+        return await self.send(SERVICE + method, body=body, content_type="application/grpc")
 
     async def call(
         self, method: str, message: bytes, *, key: str | None = KEY, **sent: str

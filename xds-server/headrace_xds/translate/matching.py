@@ -57,5 +57,5 @@ def _host_among(hosts: Sequence[str]) -> HeaderMatcher:
     )
     return HeaderMatcher(
         name=":authority",
-        string_match=StringMatcher(safe_regex=RegexMatcher(regex=f"(?i:{pattern})")),
+        string_match=StringMatcher(safe_regex=RegexMatcher(regex=f"(?i:{pattern})(:[0-9]+)?")),
     )

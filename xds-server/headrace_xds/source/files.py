@@ -7,6 +7,7 @@ moment apart agree: a file that is still being written is not read as an error.
 
 import asyncio
 import hashlib
+import itertools
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ SETTLE_LIMIT_S: Final = 0.5
 """A folder that never rests is taken as it is after so long."""
 POLL_S: Final = 0.1
 """How often the folder is looked at. Polling works on every file system, notification does not."""
+READ_EVERY: Final = 20
+"""Looks after which files are read though nothing seems to have changed: times are coarse."""
 EXTENSIONS: Final = frozenset({".yaml", ".yml"})
 
 
@@ -77,9 +80,9 @@ def _read_text(path: Path) -> str:
 async def changes(path: Path, known: Folder) -> AsyncIterator[Folder]:
     """Readings of the folder that differ from the one before; runs until cancelled."""
     seen: object = None
-    while True:
+    for look in itertools.count():
         marks = await asyncio.to_thread(_marks, path)
-        if marks != seen:
+        if marks != seen or look % READ_EVERY == 0:
             seen = marks
             folder = await settled(path)
             if folder.fingerprint != known.fingerprint:
@@ -102,15 +105,19 @@ async def settled(path: Path) -> Folder:
 
 def _marks(path: Path) -> object:
     """What changes whenever a file of the folder may have changed; cheap to take."""
-    marks = []
     try:
         with os.scandir(path) as entries:
-            for entry in entries:
-                stat = entry.stat()
-                marks.append((entry.name, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+            return sorted(_mark(entry) for entry in entries)
     except OSError as error:
         return error.errno
-    return sorted(marks)
+
+
+def _mark(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:
+    try:
+        stat = entry.stat()
+    except OSError:
+        return entry.name, 0, 0, 0
+    return entry.name, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def write_file(path: Path, text: str) -> None:

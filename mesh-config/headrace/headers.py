@@ -29,7 +29,11 @@ DESTINATION: Final = "x-gateway-destination-endpoint"
 
 # Set by sidecars on responses
 REFUSED: Final = "x-headrace-refused"
-"""Refusal code; tells outlier detection that the node is full, not sick."""
+"""Refusal code; tells outlier detection that the node is full, not sick.
+
+On gRPC this and RETRY must be *initial* metadata: of an answer that is trailers only, Envoy counts
+the status as a failure of the node whatever its headers say. Failures proper stay trailers only.
+"""
 RETRY: Final = "x-headrace-retry"
 """``safe`` when the request did not run and may be tried on another node."""
 RETRY_SAFE: Final = "safe"

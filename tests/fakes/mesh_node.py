@@ -86,7 +86,8 @@ class MeshNode:
         self.seen.append(seen)
         answer = self.behave(seen)
         if answer.grpc_status is not grpc.StatusCode.OK:
-            context.set_trailing_metadata(tuple(answer.headers.items()))
+            if headers.REFUSED in answer.headers:
+                await context.send_initial_metadata(tuple(answer.headers.items()))
             await context.abort(answer.grpc_status, "as told")
         told = (("x-node", self.name), ("x-version", seen.version))
         await context.send_initial_metadata(told)

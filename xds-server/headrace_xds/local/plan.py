@@ -16,6 +16,7 @@ PLAN_FILE = "plan.json"
 RECORD_FILE = "processes.json"
 HELD_DIR = "held"
 """A program with a file of its name in here is not started again when it ends."""
+DEFAULT_STATE_DIR = Path(".headrace")
 XDS = "xds"
 """Name of the control server among the programs."""
 

@@ -58,7 +58,8 @@ def lay_out(options: Options, state_dir: Path) -> Plan:
     config_dir = Path(options.config_dir)
     if options.ports == "auto":
         config_dir = state_dir / "mesh"
-        configuration.copy(Path(options.config_dir), config_dir)
+        if config_dir != Path(options.config_dir):
+            configuration.copy(Path(options.config_dir), config_dir)
     mesh = configuration.check(config_dir).mesh
     ports = _documented(mesh, options)
     if options.ports == "auto":

@@ -1,0 +1,137 @@
+"""``headrace bench``: runs a benchmark of the checkout; a table for people, JSON for programs."""
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from headrace_xds.cli.console import CommandError, Console, Exit
+from headrace_xds.cli.tables import Column, table
+from headrace_xds.cli.version import versions
+
+EXAMPLES = """\
+  headrace bench gateway                      at most ten minutes
+  headrace bench gateway --quick              at most one
+  headrace bench gateway --json > gateway.json
+"""
+CHECKOUT = Path(__file__).parents[3]
+FOLDER = Path("tests") / "bench"
+
+
+Figures = Mapping[str, float]
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Benchmark(Protocol):
+    """What the module of a benchmark has."""
+
+    GOALS: Mapping[str, tuple[str, float]]
+    """Goal of a figure: ``>=`` or ``<=``, and the number."""
+
+    def run(self, *, quick: bool, say: Callable[[str], None]) -> tuple[Figures, Rows]:
+        """Measure; the figures by name, and the rows that they come from."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Flags."""
+    parser.add_argument("name", nargs="?", help="omit it to see which there are")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--quick", action="store_true", help="at most a minute; rougher numbers")
+
+
+def run(flags: argparse.Namespace, console: Console) -> int:
+    """Run the benchmark and print what it found; the goals are told, not enforced."""
+    known = names()
+    if flags.name is None:
+        console.data("\n".join(known))
+        return Exit.OK
+    if flags.name not in known:
+        raise CommandError(
+            f"there is no benchmark {flags.name!r}",
+            where=str(CHECKOUT / FOLDER),
+            remedy=f"benchmarks: {', '.join(known) or 'none; they come with the checkout'}",
+            status=Exit.USAGE,
+        )
+    benchmark = _load(flags.name)
+    figures, rows = benchmark.run(quick=flags.quick, say=console.say)
+    if flags.json:
+        console.data(json.dumps(result(flags.name, figures, rows)))
+        return Exit.OK
+    for part in parts(rows):
+        console.data(table([_column(key) for key in part[0]], part) + "\n\n")
+    console.data(table(_FIGURES, [_figure(*pair, benchmark.GOALS) for pair in figures.items()]))
+    return Exit.OK
+
+
+def names() -> list[str]:
+    """Benchmarks of the checkout: modules that begin with a goal, not the parts they share."""
+    found = sorted((CHECKOUT / FOLDER).glob("*.py"))
+    return [path.stem for path in found if "\nGOALS" in path.read_text()]
+
+
+def result(name: str, figures: Figures, rows: Rows) -> dict[str, Any]:
+    """The one object that ``--json`` prints."""
+    return {
+        "bench": name,
+        "figures": dict(figures),
+        "rows": [dict(row) for row in rows],
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    return {
+        "cpus": os.cpu_count(),
+        "cpu": _first("/proc/cpuinfo", "model name"),
+        "memory": _first("/proc/meminfo", "MemTotal"),
+        "kernel": platform.release(),
+        "load": [round(part, 2) for part in os.getloadavg()],
+    }
+
+
+def parts(rows: Rows) -> list[list[Mapping[str, Any]]]:
+    """Rows with the same keys, one table each, in the order of their first row."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row), []).append(row)
+    return list(found.values())
+
+
+def _load(name: str) -> Benchmark:
+    if str(CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(CHECKOUT))
+    return cast(Benchmark, importlib.import_module(f"tests.bench.{name}"))
+
+
+def _column(key: str) -> Column:
+    return Column(key.replace("_", " ").upper(), lambda row: row[key])
+
+
+def _figure(name: str, value: float, goals: Mapping[str, tuple[str, float]]) -> dict[str, object]:
+    sign, goal = goals.get(name, ("", 0.0))
+    reached = {">=": value >= goal, "<=": value <= goal}.get(sign)
+    return {"name": name, "value": value, "goal": f"{sign} {goal:g}" if sign else "", "ok": reached}
+
+
+def _first(path: str, key: str) -> str:
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return ""
+    found = (line.partition(":")[2].strip() for line in lines if line.startswith(key))
+    return next(found, "")
+
+
+_FIGURES = (
+    Column("FIGURE", lambda row: row["name"]),
+    Column("VALUE", lambda row: row["value"]),
+    Column("GOAL", lambda row: row["goal"]),
+    Column("REACHED", lambda row: row["ok"]),
+)

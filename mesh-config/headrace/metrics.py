@@ -49,9 +49,9 @@ BUILD_INFO: Final = Metric(
 REQUEST_DURATION: Final = Metric(
     name="headrace_request_duration_seconds",
     kind="histogram",
-    labels=(*MODEL, "protocol", "outcome"),
+    labels=(*MODEL, "outcome"),
     unit="seconds",
-    help="Time from a request's arrival at the node to the end of its answer",
+    help="Time from when a request was let in to the end of its answer",
     otel="gen_ai.server.request.duration",
     buckets=DURATION_BUCKETS_S,
 )
@@ -59,7 +59,7 @@ REQUESTS: Final = Metric(
     name="headrace_requests_total",
     kind="counter",
     labels=(*MODEL, "outcome"),
-    help="Requests that ended; outcome is completed, failed or refused",
+    help="Requests that were let in and ended, by how",
 )
 REFUSALS: Final = Metric(
     name="headrace_refusals_total",
@@ -179,8 +179,8 @@ REPAIRS: Final = Metric(
     help="Times a ready model version was lost and loaded again",
 )
 TRITON_RESTARTS: Final = Metric(
-    name="headrace_triton_restarts_total",
-    kind="counter",
+    name="headrace_triton_restarts",
+    kind="gauge",
     help="Restarts of Triton that this node asked for",
 )
 TRITON_UP: Final = Metric(

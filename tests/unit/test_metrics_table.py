@@ -13,7 +13,6 @@ LABELS = {
     "model",
     "outcome",
     "program",
-    "protocol",
     "python",
     "role",
     "severity",

@@ -1,0 +1,1 @@
+"""How a sidecar tells what it knows: load reports and Prometheus."""

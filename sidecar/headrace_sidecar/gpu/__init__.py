@@ -1,0 +1,1 @@
+"""The sidecar of a GPU node: front door, lifecycle of model versions, signals, repair, drain."""

@@ -1,0 +1,130 @@
+"""``Repair``: finds ready versions that stopped answering and gives them up for repair.
+
+Two ways to notice: Triton said that the process of a model died, or a version is silent and does
+not give the golden answer. The repair itself is the keeper's: unready at once, unload, load, check.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from headrace import limits, names
+from headrace.assignment import Assignment
+from headrace_sidecar.gpu.agent import Golden
+from headrace_sidecar.gpu.keeper import Keeper
+from headrace_sidecar.gpu.lifecycle import State
+from headrace_sidecar.gpu.pulse import Pulse, patience_s
+from headrace_sidecar.gpu.serving import Serving
+from headrace_sidecar.gpu.setback import Setback
+
+PERIOD_S: Final = 0.2
+
+log = logging.getLogger(__name__)
+
+
+class Prober(Protocol):
+    """Who asks the golden question."""
+
+    async def probe(self, assignment: Assignment, question: Golden, *, timeout_s: float) -> bool:
+        """Ask a ready version for a sign of life; False: its queue was too full to ask."""
+
+
+class Repair:
+    """Watches every keeper that is ready."""
+
+    def __init__(
+        self,
+        keepers: Mapping[str, Keeper],
+        *,
+        serving: Serving,
+        prober: Prober,
+        service_s: Callable[[str], float],
+        abandon: Callable[[str], None],
+        repaired: Callable[[Assignment, str], None],
+        now: Callable[[], float],
+    ) -> None:
+        self._keepers = keepers
+        self._serving = serving
+        self._prober = prober
+        self._service_s = service_s
+        self._abandon = abandon
+        self._repaired = repaired
+        self._now = now
+        self._pulses: dict[str, Pulse] = {}
+        self._asked: set[str] = set()
+
+    def __repr__(self) -> str:
+        """One line for operators."""
+        return f"Repair(watching {len(self._pulses)}, asking {sorted(self._asked)})"
+
+    def stub_died(self, triton_model: str) -> None:
+        """Triton said that the process of a model is dead."""
+        for keeper in self._keepers.values():
+            assignment = keeper.assignment
+            if names.triton_model(assignment.model, assignment.version) == triton_model:
+                self._lose(keeper, "died", "its process died")
+                return
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for name in self._due():
+                    self._asked.add(name)
+                    tasks.create_task(self._ask(name), name=f"probe {name}")
+                await asyncio.sleep(PERIOD_S)
+
+    def _due(self) -> list[str]:
+        """Versions to ask now, no more at once than the limit allows."""
+        now_s = self._now()
+        ready = {name: one for name, one in self._keepers.items() if one.state is State.READY}
+        self._pulses = {name: self._pulses.get(name) or Pulse(now_s=now_s) for name in ready}
+        due = []
+        for name, keeper in ready.items():
+            pulse, served = (
+                self._pulses[name],
+                self._serving.find(keeper.assignment.model, keeper.assignment.version),
+            )
+            pulse.sign(keeper.loaded_s or now_s)
+            pulse.observe(in_flight=served.in_flight, completed=served.completed_total, now_s=now_s)
+            if name not in self._asked and pulse.due(service_s=self._service_s(name), now_s=now_s):
+                due.append(name)
+        return due[: max(0, limits.PROBES_IN_FLIGHT - len(self._asked))]
+
+    async def _ask(self, name: str) -> None:
+        keeper = self._keepers[name]
+        assert keeper.golden is not None
+        loaded_s, patience = keeper.loaded_s, patience_s(self._service_s(name))
+        served = self._serving.find(keeper.assignment.model, keeper.assignment.version)
+        completed = served.completed_total
+        try:
+            answered = await self._prober.probe(
+                keeper.assignment, keeper.golden, timeout_s=patience
+            )
+            if not answered:
+                # A full queue proves nothing either way: work that ends does.
+                await asyncio.sleep(patience)
+                answered = served.completed_total > completed
+            reason = "" if answered else "its queue is full and nothing completes"
+        except Setback as setback:
+            reason = setback.message
+        finally:
+            self._asked.discard(name)
+        if not reason:
+            pulse = self._pulses.get(name)
+            if pulse is not None:
+                pulse.sign(self._now())
+        elif keeper.loaded_s == loaded_s and served.completed_total == completed:
+            # It was not loaded anew meanwhile, and it did not answer anybody else either.
+            self._lose(keeper, "silent", reason)
+
+    def _lose(self, keeper: Keeper, cause: str, reason: str) -> None:
+        if keeper.state is not State.READY:
+            return
+        log.warning("%s is lost: %s", keeper.name, reason)
+        assignment = keeper.assignment
+        keeper.lose(reason)
+        self._repaired(assignment, cause)
+        # What waits inside a dead process never ends by itself; its callers may go elsewhere.
+        self._abandon(names.triton_model(assignment.model, assignment.version))

@@ -147,6 +147,10 @@ ASSIGNMENT_BYTES: Final = 256 * 2**10
 """Largest assignment in a request to a model server."""
 WEIGHTS_HEADER_BYTES: Final = 100 * 2**20
 """Largest header of a safetensors file."""
+IMAGE_PIXELS: Final = 40_000_000
+"""Pixels of an image, by its header; a larger one is refused before it is decoded."""
+DOCUMENTS: Final = 1_000
+"""Documents one ranking request may hold."""
 CONVERT_S: Final = 600.0
 """Time one conversion of weights may take, and that another may wait for it."""
 
@@ -169,3 +173,46 @@ LOCAL_READY_S: Final = 180.0
 """Time a local mesh has from its start until every node and gateway answers."""
 LOCAL_CRASHES: Final = 4
 """Short lives of one program after which starting the mesh is given up and its log shown."""
+
+# GPU sidecar
+LOAD_TRIES: Final = 4
+"""Times a sidecar tries to make a version ready before it refuses the assignment."""
+LOAD_DELAY_S: Final = 0.25
+"""Wait before the second try; it doubles with every try."""
+LOAD_DELAY_MAX_S: Final = 10.0
+"""Longest wait between two tries."""
+REPAIRS_IN_FLIGHT: Final = 4
+"""Versions that one sidecar loads anew at once, beside the assignments it works on."""
+REPAIR_TRIES: Final = 2
+"""Failed repairs of a version after which Triton is restarted."""
+TRITON_RESTART_PERIOD_S: Final = 60.0
+"""Shortest time between two restarts of Triton that a sidecar asks for."""
+REMOVAL_S: Final = 30.0
+"""Time that requests inside have to finish before their version is unloaded."""
+GOLDEN_S: Final = 30.0
+"""Time a version has for its first golden answer."""
+PROBE_S: Final = 1.0
+"""Time a ready version has for a golden answer; more where one batch takes longer."""
+PROBE_PERIOD_S: Final = 5.0
+"""A version that completed nothing for so long is asked for a golden answer."""
+STALL_S: Final = 2.0
+"""A version that runs requests and completes none for so long is asked for a golden answer."""
+PROBES_IN_FLIGHT: Final = 4
+"""Golden questions to ready versions at once."""
+ADOPT_S: Final = 10.0
+"""After a start, how long recorded versions have to answer to be claimed as ready."""
+DRAIN_GRACE_S: Final = 3.0
+"""After SIGTERM, a node goes on serving so long, for gateways to see that it leaves."""
+DRAIN_S: Final = 60.0
+"""Longest time from SIGTERM to the exit of a sidecar."""
+LOAD_REPORT_STREAMS: Final = 1_024
+"""Streams of load reports one node serves: one for each cluster and gateway, and the control
+server's."""
+LOAD_REPORT_PERIOD_MIN_S: Final = 0.1
+"""Shortest interval of load reports that a subscriber may ask for."""
+TRITON_METRICS_BYTES: Final = 16 * 2**20
+"""Largest metrics page of Triton that is read."""
+NVML_S: Final = 2.0
+"""Time one reading of the GPUs may take before they count as unknown."""
+GPUS: Final = 64
+"""GPUs of one node that are told apart."""

@@ -24,6 +24,7 @@ class Refusal(enum.Enum):
     REQUEST_TOO_LARGE = ("request_too_large", 413, 8, False, "send a smaller body")
     ENCODING_NOT_ACCEPTED = ("encoding_not_accepted", 415, 3, False, "send the body uncompressed")
     QUOTA_EXCEEDED = ("quota_exceeded", 429, 8, False, "slow down; see retry-after")
+    SLOW_READER = ("slow_reader", 408, 8, False, "read the stream as fast as it is answered")
     CLIENT_GONE = ("client_gone", 499, 1, False, "none: the caller left")
     INTERNAL = ("internal", 500, 13, False, "report it with the request id")
     NOT_IMPLEMENTED = ("not_implemented", 501, 12, False, "use what the model supports")

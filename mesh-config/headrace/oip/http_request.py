@@ -96,10 +96,10 @@ def _parse_raw(body: bytes, assignment: Assignment) -> InferRequest:
     datatype = datatype_of(tensor.datatype, "inputs[0].datatype")
     batch = (1,) if assignment.batching.max_batch_size else ()
     if datatype.kind is Kind.BYTES:
-        if any(size not in (1, declared.BATCH) for size in tensor.shape):
-            raise invalid("body", f"a raw body is one string; {tensor.name} holds several")
+        if any(size != 1 for size in tensor.shape):
+            raise invalid("body", f"a raw body is one string; {tensor.name} may hold several")
         data = len(body).to_bytes(BYTES_PREFIX, "little") + body
-        shape = batch + (1,) * len(tensor.shape)
+        shape = batch + tensor.shape
     else:
         data = body
         shape = batch + _inferred(tensor.shape, len(body), datatype.itemsize)

@@ -6,8 +6,8 @@ DEFAULT_TIER: Final = "standard"
 SHADOW_TIER: Final = "shadow"
 """Of mirrored requests, whoever sent the original."""
 
-LEVELS: Final = {"critical": 1, DEFAULT_TIER: 2, "sheddable": 3, SHADOW_TIER: 4}
-"""Priority level of each tier: as many levels must a model's queue have."""
+LEVELS: Final = {"critical": 1, DEFAULT_TIER: 2, "sheddable": 3, SHADOW_TIER: 3}
+"""Priority level of each tier. A level that a queue lacks would count as its default level."""
 
 SHARES: Final = {"critical": 1.0, DEFAULT_TIER: 0.9, "sheddable": 0.75, SHADOW_TIER: 0.5}
 """Part of a bound that a tier may fill, so that what is worth less is refused first."""

@@ -50,6 +50,13 @@ def refuse(code: str, details: str, *, idempotent: bool) -> Refused:
     return Refused(refusal, details or refusal.remedy, sick=refusal is Refusal.INTERNAL)
 
 
+def refuse_message(details: str, *, idempotent: bool) -> Refused:
+    """Refusal for an error inside a stream, where Triton gives a text and no status."""
+    if any(part in details for part in _FULL):
+        return refuse("UNAVAILABLE", details, idempotent=idempotent)
+    return refuse("UNKNOWN", details, idempotent=idempotent)
+
+
 def _unavailable(details: str, *, idempotent: bool) -> Refused:
     if any(part in details for part in _FULL):
         return Refused(Refusal.OVERLOADED, f"the model's queue is full: {details}")

@@ -57,6 +57,15 @@ def sender(model: str, version: int) -> bytes:
     return bytes(message.SerializeToString())
 
 
+@functools.lru_cache(maxsize=_SUFFIXES)
+def stream_sender(model: str, version: int) -> bytes:
+    """The same for a response inside a stream; messages in messages are merged."""
+    message = service_pb2.ModelStreamInferResponse()
+    message.infer_response.model_name = model
+    message.infer_response.model_version = str(version)
+    return bytes(message.SerializeToString())
+
+
 def encode(request: InferRequest, suffix: bytes) -> bytes:
     """ModelInferRequest of a checked request, with ``address`` as its suffix."""
     message = service_pb2.ModelInferRequest()

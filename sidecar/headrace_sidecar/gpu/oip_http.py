@@ -34,7 +34,6 @@ class OipHttp:
         self._serving = serving
         self._triton = triton
         self._clock = clock
-        self.bodies = http_body.Bodies()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """The answer to a request; what goes wrong becomes a refusal."""
@@ -77,7 +76,7 @@ class OipHttp:
         return self._serving.find(target.model, version)
 
     async def _server_ready(self) -> web.Response:
-        if self._serving.draining:
+        if self._serving.leaving:
             raise Refused(Refusal.DRAINING, f"node {self._serving.node} is leaving")
         if not await self._triton.live():
             raise Refused(Refusal.NOT_READY, "the model server does not answer")
@@ -86,7 +85,7 @@ class OipHttp:
     async def _about(self, target: Target, served: Served) -> web.Response:
         match target.ask:
             case "ready":
-                self._serving.check_ready(served)
+                self._serving.check_answers(served)
                 return http_answer.empty()
             case "config":
                 answer = await oip_metadata.config(self._triton, served)
@@ -100,7 +99,7 @@ class OipHttp:
     async def _infer(self, request: web.Request, served: Served) -> web.Response:
         http_body.check_encoding(request)
         self._serving.check_ready(served)
-        with self.bodies.hold(http_body.announced_bytes(request)):
+        with self._serving.bodies.hold(http_body.announced_bytes(request)):
             body = await http_body.read(request)
             given = request.headers
             asked = http_request.parse(
@@ -153,7 +152,7 @@ def http_app(
     return app
 
 
-def http_runner(app: web.Application) -> web.AppRunner:
+def http_runner(app: web.Application, *, shutdown_timeout_s: float = 10.0) -> web.AppRunner:
     """Runner with the settings that the front door relies on."""
     # The pure-Python parser is slower and has been fooled into smuggling requests.
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
@@ -164,4 +163,5 @@ def http_runner(app: web.Application) -> web.AppRunner:
         handler_cancellation=True,
         auto_decompress=False,
         keepalive_timeout=75.0,
+        shutdown_timeout=shutdown_timeout_s,
     )

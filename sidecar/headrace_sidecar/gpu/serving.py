@@ -7,13 +7,14 @@ own: whoever calls says what time it is.
 
 import asyncio
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from headrace import limits, names
 from headrace.assignment import Assignment
 from headrace.oip.priority import SHARES
 from headrace.refusals import Refusal, Refused
+from headrace_sidecar.gpu.bodies import Bodies
 
 _SMOOTHING: Final = 0.2
 """Weight of the newest latency in the moving average."""
@@ -73,6 +74,10 @@ class Serving:
         self.node = node
         self.capacity = capacity
         self.in_flight = 0
+        self.bodies = Bodies()
+        self.on_end: Callable[[Assignment, str, float], None] | None = None
+        """Hears of every request that ended: how, and after how many seconds."""
+        self._leaving = False
         self._draining = False
         self._models: dict[str, dict[int, Served]] = {}
         self._change = asyncio.Event()
@@ -85,6 +90,16 @@ class Serving:
     def __iter__(self) -> Iterator[Served]:
         """Every version on the node."""
         return (served for versions in self._models.values() for served in versions.values())
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the node says that it goes; requests are still let in until it drains."""
+        return self._leaving or self._draining
+
+    @leaving.setter
+    def leaving(self, value: bool) -> None:
+        self._leaving = value
+        self._changed()
 
     @property
     def draining(self) -> bool:
@@ -156,8 +171,14 @@ class Serving:
         return served
 
     def answers(self, served: Served) -> bool:
-        """Whether new requests for the version are let in."""
-        return served.ready and not self._draining
+        """Whether new requests for the version should be sent here."""
+        return served.ready and not self.leaving
+
+    def check_answers(self, served: Served) -> None:
+        """Refuse who asks whether to send requests here when the answer is no."""
+        if self.leaving:
+            raise Refused(Refusal.DRAINING, f"node {self.node} is leaving")
+        self.check_ready(served)
 
     def check_ready(self, served: Served) -> None:
         """Refuse what asks for a version that does not answer."""
@@ -187,11 +208,13 @@ class Serving:
         assert served.in_flight > 0
         self.in_flight -= 1
         served.in_flight -= 1
+        latency_s = now_s - started_s
+        if self.on_end is not None:
+            self.on_end(served.assignment, outcome.value, latency_s)
         match outcome:
             case Outcome.COMPLETED:
                 served.completed_total += 1
                 served.last_completed_s = now_s
-                latency_s = now_s - started_s
                 before_s = latency_s if served.latency_s is None else served.latency_s
                 served.latency_s = before_s + _SMOOTHING * (latency_s - before_s)
             case Outcome.FAILED:

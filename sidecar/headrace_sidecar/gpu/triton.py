@@ -6,7 +6,7 @@ of a model died, ``on_stub_death`` hears the Triton model's name; repair is not 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 import grpc
@@ -38,7 +38,9 @@ _OPTIONS: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-StreamCall = grpc.aio.StreamStreamCall[bytes, bytes]
+
+_EOF: Final[Any] = grpc.aio.EOF  # type: ignore[attr-defined]
+"""What ``read`` returns after the last message; the published stubs lack it."""
 
 
 def ignore_stub_death(triton_model: str) -> None:
@@ -59,6 +61,7 @@ class Triton:
     ) -> None:
         self.target = target
         self.on_stub_death = on_stub_death
+        self._inside: dict[str, set[Any]] = {}
         self._open(target)
 
     def __repr__(self) -> str:
@@ -83,26 +86,50 @@ class Triton:
     async def infer(self, message: bytes, served: Served, *, timeout_s: float) -> bytes:
         """The ModelInferResponse to a ModelInferRequest, both as bytes."""
         call = self._infer(message, timeout=timeout_s)
+        inside = self._inside.setdefault(served.triton_model, set())
+        inside.add(call)
         try:
             return bytes(await call)
         except grpc.aio.AioRpcError as error:
-            raise self.refuse(error, served) from error
+            raise self._refuse(error, served) from error
         except asyncio.CancelledError:
             call.cancel()
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # Not we were cancelled but the call: its channel was closed for a new incarnation.
-            raise upstream.refuse(
-                "UNAVAILABLE", "connection closed", idempotent=served.assignment.idempotent
-            ) from None
+            _reraise_own_cancellation()
+            raise _lost(served) from None
+        finally:
+            inside.discard(call)
 
-    def stream(self, *, timeout_s: float) -> StreamCall:
-        """An open ModelStreamInfer call; messages are bytes both ways."""
-        call: StreamCall = self._stream(timeout=timeout_s)
-        return call
+    async def stream(
+        self, message: bytes, served: Served, *, timeout_s: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Every ModelStreamInferResponse to one ModelInferRequest, all as bytes.
 
-    def refuse(self, error: grpc.aio.AioRpcError, served: Served) -> Refused:
+        An error inside a response is the reader's to see. The call is half-closed at once: Triton
+        does not shut down while a stream is open.
+        """
+        call = self._stream(timeout=timeout_s)
+        inside = self._inside.setdefault(served.triton_model, set())
+        inside.add(call)
+        try:
+            await call.write(message)
+            await call.done_writing()
+            while (answer := await call.read()) is not _EOF:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise self._refuse(error, served) from error
+        except (asyncio.CancelledError, asyncio.InvalidStateError):
+            _reraise_own_cancellation()
+            raise _lost(served) from None
+        finally:
+            inside.discard(call)
+            call.cancel()
+
+    def abandon(self, triton_model: str) -> None:
+        """End every inference inside a model as lost: its process will not answer any more."""
+        for call in list(self._inside.pop(triton_model, ())):
+            call.cancel()
+
+    def _refuse(self, error: grpc.aio.AioRpcError, served: Served) -> Refused:
         """Refusal that a failed inference means; reports a death that it tells of."""
         details = error.details() or ""
         self.hear(details, served.triton_model)
@@ -175,9 +202,20 @@ class Triton:
                 error.code().name, error.details() or "", idempotent=True
             ) from error
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+            _reraise_own_cancellation()
             raise Refused(
                 Refusal.NOT_READY, "the model server is being restarted", sick=True
             ) from None
+
+
+def _reraise_own_cancellation() -> None:
+    """Go on being cancelled; return when only the call was: its channel was closed under it."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _lost(served: Served) -> Refused:
+    return upstream.refuse(
+        "UNAVAILABLE", "connection closed", idempotent=served.assignment.idempotent
+    )

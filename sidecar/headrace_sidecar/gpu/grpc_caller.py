@@ -1,0 +1,29 @@
+"""Who calls over gRPC, as far as the front door cares: tier, version hint, time left."""
+
+from typing import Any
+
+from headrace import headers, limits
+from headrace.oip import priority
+
+
+class Caller:
+    """What the metadata and the deadline of one call say."""
+
+    __slots__ = ("_context", "tier", "version")
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        given = dict(context.invocation_metadata())
+        self.tier = priority.tier_of(_text(given.get(headers.TIER)), shadow=headers.SHADOW in given)
+        self.version = (
+            _text(given.get(headers.VERSION)) or _text(given.get(headers.VERSION_HINT)) or ""
+        )
+
+    def timeout_s(self, longest_s: float = limits.REQUEST_DEADLINE_S) -> float:
+        """Time left to the call, within the sidecar's bound."""
+        remaining_s: float | None = self._context.time_remaining()
+        return longest_s if remaining_s is None else min(longest_s, max(0.001, remaining_s))
+
+
+def _text(value: str | bytes | None) -> str | None:
+    return value if isinstance(value, str) else None

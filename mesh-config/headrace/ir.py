@@ -17,7 +17,7 @@ class Node(msgspec.Struct, frozen=True):
     """Anything of the IR: frozen, compared by value."""
 
 
-class Source(Node):
+class Source(Node, frozen=True):
     """Where in the YAML a part came from."""
 
     kind: str
@@ -26,7 +26,7 @@ class Source(Node):
     line: int
 
 
-class Gateway(Node):
+class Gateway(Node, frozen=True):
     """One Envoy and the socket it listens on."""
 
     name: str
@@ -35,7 +35,7 @@ class Gateway(Node):
     port: int
 
 
-class Region(Node):
+class Region(Node, frozen=True):
     """A region and the order in which its traffic may leave it."""
 
     name: str
@@ -44,7 +44,7 @@ class Region(Node):
     failover: tuple[str, ...]
 
 
-class GpuNode(Node):
+class GpuNode(Node, frozen=True):
     """The sockets of one GPU node's sidecar."""
 
     name: str
@@ -55,7 +55,7 @@ class GpuNode(Node):
     orca_port: int
 
 
-class Pool(Node):
+class Pool(Node, frozen=True):
     """GPU nodes of one kind; ``nodes`` only where they are static."""
 
     name: str
@@ -67,7 +67,7 @@ class Pool(Node):
     nodes: tuple[GpuNode, ...]
 
 
-class ServedVersion(Node):
+class ServedVersion(Node, frozen=True):
     """One version of a model as gateways see it."""
 
     model: str
@@ -84,21 +84,21 @@ class ServedVersion(Node):
     source: Source
 
 
-class Arm(Node):
+class Arm(Node, frozen=True):
     """One side of a split; the weights of a split sum to SPLIT_TOTAL."""
 
     version: int
     weight: int
 
 
-class Mirror(Node):
+class Mirror(Node, frozen=True):
     """Copy of the traffic to another version."""
 
     version: int
     percent: int
 
 
-class RateLimit(Node):
+class RateLimit(Node, frozen=True):
     """Token bucket: ``burst`` tokens at most, ``requests`` more every ``per_s``."""
 
     requests: int
@@ -106,14 +106,14 @@ class RateLimit(Node):
     burst: int
 
 
-class Retry(Node):
+class Retry(Node, frozen=True):
     """Attempts after the first, and the time each attempt may take."""
 
     attempts: int
     per_try_timeout_s: float | None
 
 
-class Route(Node):
+class Route(Node, frozen=True):
     """Requests for a model, how they are told apart, and where they go."""
 
     name: str
@@ -130,7 +130,7 @@ class Route(Node):
     source: Source
 
 
-class Tenant(Node):
+class Tenant(Node, frozen=True):
     """A caller: the SHA-256 of its keys, as lower-case hex."""
 
     name: str
@@ -138,7 +138,7 @@ class Tenant(Node):
     key_hashes: tuple[str, ...]
 
 
-class Mesh(Node):
+class Mesh(Node, frozen=True):
     """The whole configuration. Every tuple is sorted by name, routes by how narrow they match."""
 
     name: str

@@ -4,14 +4,15 @@ JSON Schema, ``headrace explain`` and defaulting derive from these types. Field 
 in YAML. Durations and sizes stay text here; ``resolve`` turns them into seconds and bytes.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headrace.units import BYTES_PATTERN, DURATION_PATTERN
 
-API_VERSION = "headrace.dev/v1alpha1"
+ApiVersion = Literal["headrace.dev/v1alpha1"]
+API_VERSION: Final[ApiVersion] = "headrace.dev/v1alpha1"
 
 Name = Annotated[
     str,
@@ -44,7 +45,7 @@ class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     """A part of the mesh language: strict, frozen, camelCase."""
 
 
-class Metadata(Struct):
+class Metadata(Struct, frozen=True):
     """What identifies an object."""
 
     name: Name
@@ -55,7 +56,7 @@ class Metadata(Struct):
 # --- Mesh -------------------------------------------------------------------------------------
 
 
-class GatewaySpec(Struct):
+class GatewaySpec(Struct, frozen=True):
     """One Envoy at the edge of a region."""
 
     name: Name
@@ -63,7 +64,7 @@ class GatewaySpec(Struct):
     port: Annotated[Port, Meta(description="0 takes a free port.")] = 10000
 
 
-class RegionSpec(Struct):
+class RegionSpec(Struct, frozen=True):
     """A region: its zones, its gateways, and where its traffic goes when it has no ready node."""
 
     name: Name
@@ -74,7 +75,7 @@ class RegionSpec(Struct):
     ] = ()
 
 
-class MeshSpec(Struct):
+class MeshSpec(Struct, frozen=True):
     """The mesh as a whole."""
 
     regions: Annotated[tuple[RegionSpec, ...], Meta(min_length=1)]
@@ -86,14 +87,14 @@ class MeshSpec(Struct):
 # --- Pool -------------------------------------------------------------------------------------
 
 
-class GpuSpec(Struct):
+class GpuSpec(Struct, frozen=True):
     """The accelerator of every node in a pool; ``cpu`` where there is none."""
 
     type: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,32}$", description="Such as t4, a100, cpu.")]
     memory: Size = "16GiB"
 
 
-class StaticNode(Struct):
+class StaticNode(Struct, frozen=True):
     """A node that is there without registering: its front door and load reports."""
 
     name: Name
@@ -103,7 +104,7 @@ class StaticNode(Struct):
     orca_port: Port
 
 
-class DiscoverySpec(Struct):
+class DiscoverySpec(Struct, frozen=True):
     """How the pool's nodes become known."""
 
     type: Annotated[
@@ -113,7 +114,7 @@ class DiscoverySpec(Struct):
     nodes: tuple[StaticNode, ...] = ()
 
 
-class PoolSpec(Struct):
+class PoolSpec(Struct, frozen=True):
     """GPU nodes of one kind in one zone."""
 
     region: Name
@@ -125,7 +126,7 @@ class PoolSpec(Struct):
 # --- Model ------------------------------------------------------------------------------------
 
 
-class TensorSpec(Struct):
+class TensorSpec(Struct, frozen=True):
     """An input or output of the model, without the batch dimension."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,127}$")]
@@ -139,7 +140,7 @@ class TensorSpec(Struct):
     ]
 
 
-class VersionSpec(Struct):
+class VersionSpec(Struct, frozen=True):
     """One version of a model: what runs it and the weights it runs."""
 
     version: VersionNumber
@@ -152,7 +153,7 @@ class VersionSpec(Struct):
     parameters: Annotated[dict[str, str], Meta(description="Passed to the executor.")] = {}
 
 
-class BatchingSpec(Struct):
+class BatchingSpec(Struct, frozen=True):
     """How requests are grouped on a node, and how many may wait."""
 
     max_batch_size: Annotated[int, Meta(ge=0, le=1024, description="0: no batching.")] = 8
@@ -167,26 +168,26 @@ class BatchingSpec(Struct):
     ] = "2s"
 
 
-class SloSpec(Struct):
+class SloSpec(Struct, frozen=True):
     """What callers may expect."""
 
     latency: Annotated[Duration, Meta(description="p95 of a whole request.")] = "300ms"
 
 
-class PlacementSpec(Struct):
+class PlacementSpec(Struct, frozen=True):
     """Where the model's versions are held."""
 
     pools: Annotated[tuple[Name, ...], Meta(description="Empty: every pool.")] = ()
 
 
-class BreakerSpec(Struct):
+class BreakerSpec(Struct, frozen=True):
     """What one gateway lets be in flight to one version."""
 
     max_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = 1024
     max_pending_requests: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
 
 
-class ModelSpec(Struct, kw_only=True):
+class ModelSpec(Struct, frozen=True, kw_only=True):
     """A model: its interface, its versions and how they are served."""
 
     api: Literal["oip"] = "oip"
@@ -213,21 +214,21 @@ class ModelSpec(Struct, kw_only=True):
 # --- Route ------------------------------------------------------------------------------------
 
 
-class HeaderMatch(Struct):
+class HeaderMatch(Struct, frozen=True):
     """A request header with exactly this value."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
     value: Annotated[str, Meta(max_length=1024)]
 
 
-class MatchSpec(Struct):
+class MatchSpec(Struct, frozen=True):
     """Which of the model's requests the route takes. Everything given must hold."""
 
     hosts: Annotated[tuple[str, ...], Meta(description="Empty: any host.")] = ()
     headers: Annotated[tuple[HeaderMatch, ...], Meta(max_length=16)] = ()
 
 
-class ArmSpec(Struct):
+class ArmSpec(Struct, frozen=True):
     """One side of a split: a version or an alias, and its share."""
 
     version: VersionNumber | None = None
@@ -235,13 +236,13 @@ class ArmSpec(Struct):
     weight: Annotated[int, Meta(ge=0, le=10_000)] = 100
 
 
-class StickySpec(Struct):
+class StickySpec(Struct, frozen=True):
     """What keeps a caller on one side of a split; without the header the side is random."""
 
     header: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
 
 
-class MirrorSpec(Struct):
+class MirrorSpec(Struct, frozen=True):
     """A copy of the traffic for another version; its answers are thrown away."""
 
     version: VersionNumber | None = None
@@ -252,7 +253,7 @@ class MirrorSpec(Struct):
     ] = 16
 
 
-class RetrySpec(Struct):
+class RetrySpec(Struct, frozen=True):
     """Trying again on another node, only where the first did not run the request."""
 
     attempts: Annotated[int, Meta(ge=0, le=3)] = 2
@@ -260,7 +261,7 @@ class RetrySpec(Struct):
     per_try_timeout: Duration | None = None
 
 
-class RateLimitSpec(Struct):
+class RateLimitSpec(Struct, frozen=True):
     """Requests one gateway lets through on this route; more are refused with retry-after."""
 
     requests: Annotated[int, Meta(ge=1, le=10_000_000)]
@@ -268,7 +269,7 @@ class RateLimitSpec(Struct):
     burst: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
 
 
-class RouteSpec(Struct):
+class RouteSpec(Struct, frozen=True):
     """How requests for a model are matched, split, copied, retried and limited."""
 
     model: Name
@@ -287,13 +288,13 @@ class RouteSpec(Struct):
 # --- Tenant -----------------------------------------------------------------------------------
 
 
-class ApiKey(Struct):
+class ApiKey(Struct, frozen=True):
     """A key by its SHA-256, so that the configuration holds no secret."""
 
     sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 
 
-class TenantSpec(Struct):
+class TenantSpec(Struct, frozen=True):
     """Who may call."""
 
     tier: Tier = "standard"
@@ -302,10 +303,8 @@ class TenantSpec(Struct):
 
 # --- Documents --------------------------------------------------------------------------------
 
-ApiVersion = Literal["headrace.dev/v1alpha1"]
 
-
-class Mesh(Struct, tag_field="kind", tag="Mesh"):
+class Mesh(Struct, frozen=True, tag_field="kind", tag="Mesh"):
     """Regions and gateways. A configuration has exactly one."""
 
     api_version: ApiVersion
@@ -313,7 +312,7 @@ class Mesh(Struct, tag_field="kind", tag="Mesh"):
     spec: MeshSpec
 
 
-class Pool(Struct, tag_field="kind", tag="Pool"):
+class Pool(Struct, frozen=True, tag_field="kind", tag="Pool"):
     """A set of GPU nodes."""
 
     api_version: ApiVersion
@@ -321,7 +320,7 @@ class Pool(Struct, tag_field="kind", tag="Pool"):
     spec: PoolSpec
 
 
-class Model(Struct, tag_field="kind", tag="Model"):
+class Model(Struct, frozen=True, tag_field="kind", tag="Model"):
     """A model and its versions."""
 
     api_version: ApiVersion
@@ -329,7 +328,7 @@ class Model(Struct, tag_field="kind", tag="Model"):
     spec: ModelSpec
 
 
-class Route(Struct, tag_field="kind", tag="Route"):
+class Route(Struct, frozen=True, tag_field="kind", tag="Route"):
     """The way from a request to a version of a model."""
 
     api_version: ApiVersion
@@ -337,7 +336,7 @@ class Route(Struct, tag_field="kind", tag="Route"):
     spec: RouteSpec
 
 
-class Tenant(Struct, tag_field="kind", tag="Tenant"):
+class Tenant(Struct, frozen=True, tag_field="kind", tag="Tenant"):
     """A caller of the mesh."""
 
     api_version: ApiVersion

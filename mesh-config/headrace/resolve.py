@@ -1,0 +1,246 @@
+"""Checked objects to the IR: aliases become versions, text becomes numbers, defaults become real.
+
+Only for a configuration without errors: what ``analyze`` would refuse is a KeyError here.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from headrace import ir, limits
+from headrace.assignment import Assignment, Batching, Tensor
+from headrace.config import schema
+from headrace.config.load import Loaded, Placed
+from headrace.config.references import default_version
+from headrace.units import parse_bytes, parse_duration_s
+
+
+def resolve(loaded: Loaded) -> ir.Mesh:
+    """IR of a configuration without errors."""
+    (mesh,) = (p.object for p in loaded.of(schema.Mesh) if isinstance(p.object, schema.Mesh))
+    models = {
+        p.name: (p, p.object) for p in loaded.of(schema.Model) if isinstance(p.object, schema.Model)
+    }
+    routes = [(p, p.object) for p in loaded.of(schema.Route) if isinstance(p.object, schema.Route)]
+    pools = tuple(
+        _pool(p.object) for p in loaded.of(schema.Pool) if isinstance(p.object, schema.Pool)
+    )
+    tenants = tuple(
+        _tenant(p.object) for p in loaded.of(schema.Tenant) if isinstance(p.object, schema.Tenant)
+    )
+    made = [_route(placed, route, models[route.spec.model][1]) for placed, route in routes]
+    made += _implicit(models.values(), routed={route.spec.model for _, route in routes})
+    every_pool = tuple(sorted(pool.name for pool in pools))
+    return ir.Mesh(
+        name=mesh.metadata.name,
+        orca_port=mesh.spec.orca_port,
+        regions=tuple(sorted(map(_region, mesh.spec.regions), key=lambda region: region.name)),
+        pools=tuple(sorted(pools, key=lambda pool: pool.name)),
+        versions=tuple(
+            version
+            for _, (placed, model) in sorted(models.items())
+            for version in _versions(placed, model, [r for _, r in routes], every_pool)
+        ),
+        routes=tuple(sorted(made, key=_narrow_first)),
+        tenants=tuple(sorted(tenants, key=lambda tenant: tenant.name)),
+    )
+
+
+def weights(shares: Sequence[int], total: int = limits.SPLIT_TOTAL) -> tuple[int, ...]:
+    """Shares scaled to a sum of exactly ``total``, by largest remainder; a share above 0 keeps
+    at least 1, so that a canary of 1 in 100,000 still exists. ValueError when all are 0.
+    """
+    given = sum(shares)
+    if given <= 0:
+        raise ValueError("a split needs a weight above 0")
+    scaled = [max(share * total // given, 1 if share else 0) for share in shares]
+    by_remainder = sorted(range(len(shares)), key=lambda i: (-(shares[i] * total % given), i))
+    missing = total - sum(scaled)
+    for index in by_remainder[: max(missing, 0)]:
+        scaled[index] += 1
+    if missing < 0:
+        largest = max(range(len(scaled)), key=scaled.__getitem__)
+        scaled[largest] += missing
+    return tuple(scaled)
+
+
+def _narrow_first(route: ir.Route) -> tuple[int, int, str]:
+    """Routes that ask for more come first: Envoy takes the first that matches."""
+    return (-len(route.headers), -len(route.hosts), route.name)
+
+
+def _region(region: schema.RegionSpec) -> ir.Region:
+    gateways = tuple(
+        ir.Gateway(name=g.name, region=region.name, address=g.address, port=g.port)
+        for g in sorted(region.gateways, key=lambda gateway: gateway.name)
+    )
+    return ir.Region(
+        name=region.name,
+        zones=tuple(sorted(region.zones)),
+        gateways=gateways,
+        failover=region.failover,
+    )
+
+
+def _pool(pool: schema.Pool) -> ir.Pool:
+    nodes = tuple(
+        ir.GpuNode(
+            name=node.name,
+            pool=pool.metadata.name,
+            address=node.address,
+            http_port=node.http_port,
+            grpc_port=node.grpc_port,
+            orca_port=node.orca_port,
+        )
+        for node in sorted(pool.spec.discovery.nodes, key=lambda node: node.name)
+    )
+    return ir.Pool(
+        name=pool.metadata.name,
+        region=pool.spec.region,
+        zone=pool.spec.zone,
+        gpu_type=pool.spec.gpu.type,
+        gpu_memory_bytes=parse_bytes(pool.spec.gpu.memory),
+        registered=pool.spec.discovery.type == "registered",
+        nodes=nodes,
+    )
+
+
+def _tenant(tenant: schema.Tenant) -> ir.Tenant:
+    hashes = tuple(sorted({key.sha256 for key in tenant.spec.api_keys}))
+    return ir.Tenant(name=tenant.metadata.name, tier=tenant.spec.tier, key_hashes=hashes)
+
+
+def _versions(
+    placed: Placed,
+    model: schema.Model,
+    routes: Sequence[schema.Route],
+    every_pool: tuple[str, ...],
+) -> list[ir.ServedVersion]:
+    own = [route for route in routes if route.spec.model == model.metadata.name]
+    budgets = [route.spec.retry.budget_percent for route in own]
+    shadows: dict[int, int] = {}
+    for mirror in (route.spec.mirror for route in own if route.spec.mirror is not None):
+        version = _target(mirror, model)
+        shadows[version] = max(shadows.get(version, 0), mirror.max_requests)
+    spec = model.spec
+    return [
+        ir.ServedVersion(
+            model=model.metadata.name,
+            version=version.version,
+            pools=tuple(sorted(set(spec.placement.pools))) or every_pool,
+            balance=spec.balance,
+            max_requests=spec.breaker.max_requests,
+            max_pending_requests=spec.breaker.max_pending_requests,
+            retry_budget_percent=max(budgets, default=schema.RetrySpec().budget_percent),
+            idempotent=spec.idempotent,
+            shadow_max_requests=shadows.get(version.version),
+            assignment=_assignment(model, version),
+            source=_source(placed),
+        )
+        for version in sorted(spec.versions, key=lambda version: version.version)
+    ]
+
+
+def _assignment(model: schema.Model, version: schema.VersionSpec) -> Assignment:
+    spec = model.spec
+    return Assignment(
+        model=model.metadata.name,
+        version=version.version,
+        executor=version.executor,
+        artifact=version.artifact,
+        inputs=_tensors(spec.inputs),
+        outputs=_tensors(spec.outputs),
+        batching=Batching(
+            max_batch_size=spec.batching.max_batch_size,
+            max_queue_delay_s=parse_duration_s(spec.batching.max_queue_delay),
+            max_queue_size=spec.batching.max_queue_size,
+            queue_timeout_s=parse_duration_s(spec.batching.queue_timeout),
+        ),
+        instances=version.instances,
+        threads=version.threads,
+        slo_s=parse_duration_s(spec.slo.latency),
+        idempotent=spec.idempotent,
+        parameters=dict(sorted(version.parameters.items())),
+    )
+
+
+def _tensors(tensors: Sequence[schema.TensorSpec]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(name=t.name, datatype=t.datatype, shape=t.shape) for t in tensors)
+
+
+def _route(placed: Placed, route: schema.Route, model: schema.Model) -> ir.Route:
+    spec = route.spec
+    limit = spec.rate_limit
+    timeout_s = spec.retry.per_try_timeout
+    return ir.Route(
+        name=route.metadata.name,
+        model=spec.model,
+        hosts=tuple(sorted(spec.match.hosts)),
+        headers=tuple(sorted((header.name, header.value) for header in spec.match.headers)),
+        arms=_arms(spec.split, model),
+        sticky_header=spec.sticky.header if spec.sticky else None,
+        mirror=(
+            ir.Mirror(version=_target(spec.mirror, model), percent=spec.mirror.percent)
+            if spec.mirror
+            else None
+        ),
+        timeout_s=parse_duration_s(spec.timeout),
+        retry=ir.Retry(
+            attempts=spec.retry.attempts,
+            per_try_timeout_s=None if timeout_s is None else parse_duration_s(timeout_s),
+        ),
+        idempotent=model.spec.idempotent,
+        rate_limit=(
+            ir.RateLimit(
+                requests=limit.requests,
+                per_s=parse_duration_s(limit.per),
+                burst=limit.burst if limit.burst is not None else limit.requests,
+            )
+            if limit
+            else None
+        ),
+        source=_source(placed),
+    )
+
+
+def _implicit(models: Iterable[tuple[Placed, schema.Model]], *, routed: set[str]) -> list[ir.Route]:
+    """Routes of models that no Route names, as an empty Route would make them."""
+    made = []
+    for placed, model in models:
+        name = model.metadata.name
+        if name in routed or default_version(model) is None:
+            continue
+        route = schema.Route(
+            api_version=schema.API_VERSION,
+            metadata=schema.Metadata(name=name),
+            spec=schema.RouteSpec(model=name),
+        )
+        made.append(_route(placed, route, model))
+    return made
+
+
+def _arms(split: Sequence[schema.ArmSpec], model: schema.Model) -> tuple[ir.Arm, ...]:
+    """Sides with traffic, in the order they are written; equal versions are one side."""
+    if not split:
+        version = default_version(model)
+        assert version is not None, "a route without a split needs a default version"
+        return (ir.Arm(version=version, weight=limits.SPLIT_TOTAL),)
+    shares: dict[int, int] = {}
+    for arm in split:
+        version = _target(arm, model)
+        shares[version] = shares.get(version, 0) + arm.weight
+    given = {version: share for version, share in shares.items() if share}
+    scaled = weights(list(given.values()))
+    return tuple(
+        ir.Arm(version=version, weight=weight)
+        for version, weight in zip(given, scaled, strict=True)
+    )
+
+
+def _target(target: schema.ArmSpec | schema.MirrorSpec, model: schema.Model) -> int:
+    if target.version is not None:
+        return target.version
+    assert target.alias is not None
+    return model.spec.aliases[target.alias]
+
+
+def _source(placed: Placed) -> ir.Source:
+    return ir.Source(kind=placed.kind, name=placed.name, file=placed.file, line=placed.line)

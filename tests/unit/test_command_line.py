@@ -5,9 +5,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.config.problems import Problem
 from headrace_xds.cli import main as cli
 from headrace_xds.cli import output, problems, tables
 from headrace_xds.cli.client import Admin
@@ -17,7 +19,10 @@ from headrace_xds.cli.tables import Column
 NAME = Column("NAME", lambda row: row["name"])
 SIZE = Column("SIZE", lambda row: row["size"])
 PLACE = Column("PLACE", lambda row: row.get("place"), wide=True)
-ROWS = [{"name": "a", "size": 3.14159}, {"name": "longer", "size": None, "place": "here"}]
+ROWS: list[dict[str, Any]] = [
+    {"name": "a", "size": 3.14159},
+    {"name": "longer", "size": None, "place": "here"},
+]
 
 
 def test_a_table_has_heads_two_spaces_and_no_trailing_blanks() -> None:
@@ -58,21 +63,19 @@ def test_an_object_is_named_by_kind_and_name() -> None:
 
 
 def test_a_problem_names_its_code_object_place_and_path() -> None:
-    problem = {
-        "severity": "error",
-        "code": "HR0101",
-        "object": "Route/chat",
-        "file": "mesh.yaml",
-        "line": 14,
-        "column": 11,
-        "path": "$.spec.model",
-        "message": 'Referenced model not found: "a10"',
-    }
-    line = problems.line(Console(io.StringIO()), problem)
-    assert line == (
-        "Error   [HR0101] (Route chat, mesh.yaml:14:11) "
-        '$.spec.model: Referenced model not found: "a10"'
+    problem = Problem(
+        code="HR0101",
+        file="mesh.yaml",
+        line=14,
+        column=11,
+        path="$.spec.pool",
+        message='Referenced pool not found: "a10"',
+        object="Route chat",
     )
+    assert problems.line(Console(io.StringIO()), problem) == (
+        'Error   [HR0101] (Route chat, mesh.yaml:14:11) Referenced pool not found: "a10"'
+    )
+    assert problems.from_json(problems.to_json(problem)) == problem
     assert problems.summary([problem, problem]) == "2 errors"
     assert problems.worst([problem]) == "error"
     assert problems.worst([]) is None

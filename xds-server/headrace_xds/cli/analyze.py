@@ -2,12 +2,11 @@
 
 import argparse
 import fnmatch
-from typing import Any
-
-import msgspec
+import json
 
 from headrace.config.analyze import analyze
 from headrace.config.load import load
+from headrace.config.problems import Problem
 from headrace_xds.cli import problems, sources
 from headrace_xds.cli.client import Admin
 from headrace_xds.cli.console import Console, Exit
@@ -44,9 +43,10 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     """Print the problems; exit 1 when one is as bad as ``--fail-on``."""
     found = [p for p in _find(flags) if not _suppressed(p, flags.suppress)]
     if flags.output == "json":
-        console.data(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        plain = [problems.to_json(problem) for problem in found]
+        console.data(json.dumps(plain, indent=2, ensure_ascii=False))
     elif flags.output == "yaml":
-        console.data(documents(found))
+        console.data(documents([problems.to_json(problem) for problem in found]))
     else:
         for problem in found:
             console.data(problems.line(console, problem))
@@ -58,19 +58,18 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     return Exit.NEGATIVE if order.index(worst) <= order.index(flags.fail_on) else Exit.OK
 
 
-def _find(flags: argparse.Namespace) -> list[dict[str, Any]]:
+def _find(flags: argparse.Namespace) -> list[Problem]:
     if not flags.filename:
         answer = Admin(flags.server).get("/v1/problems")
-        return list(answer["problems"])
+        return [problems.from_json(problem) for problem in answer["problems"]]
     loaded = load(sources.read(flags.filename))
-    found = dict.fromkeys([*loaded.problems, *analyze(loaded)])
-    return [msgspec.to_builtins(problem) for problem in found]
+    return list(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
 
 
-def _suppressed(problem: dict[str, Any], rules: list[str]) -> bool:
+def _suppressed(problem: Problem, rules: list[str]) -> bool:
     for rule in rules:
         code, _, pattern = rule.partition("=")
-        owner = str(problem.get("object") or "")
-        if problem["code"] == code and fnmatch.fnmatchcase(owner, pattern or "*"):
+        owner = problem.object.replace(" ", "/")
+        if problem.code == code and fnmatch.fnmatchcase(owner, pattern or "*"):
             return True
     return False

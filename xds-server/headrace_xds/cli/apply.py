@@ -1,12 +1,12 @@
 """``headrace apply``: puts YAML into the mesh, or says what would happen."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
-
-import msgspec
 
 from headrace.config.analyze import analyze
 from headrace.config.load import load
+from headrace.config.problems import Problem
 from headrace_xds.cli import problems, sources
 from headrace_xds.cli.client import Admin, Refusal
 from headrace_xds.cli.console import CommandError, Console, Exit
@@ -37,11 +37,11 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     """Apply; one line for each object says what became of it."""
     files = sources.read(flags.filename)
     loaded = load(files)
-    _demand(console, [msgspec.to_builtins(problem) for problem in loaded.problems])
+    _demand(console, loaded.problems)
     if flags.dry_run == "client":
         # References may point at what only the server has, so they are advice here.
         for problem in analyze(loaded):
-            console.say(problems.line(console, msgspec.to_builtins(problem)))
+            console.say(problems.line(console, problem))
         results = [_result(placed.object) for placed in loaded.objects]
         return _show(flags, console, results, suffix=" (client dry run)")
     query = {"dryRun": "1"} if flags.dry_run == "server" else {}
@@ -49,16 +49,16 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     try:
         answer = Admin(flags.server).post("/v1/apply", text, **query)
     except Refusal as refusal:
-        for problem in refusal.problems:
-            console.say(problems.line(console, problem))
+        for refused in refusal.problems:
+            console.say(problems.line(console, problems.from_json(refused)))
         raise
-    for problem in answer["problems"]:
-        console.say(problems.line(console, problem))
+    for left in answer["problems"]:
+        console.say(problems.line(console, problems.from_json(left)))
     suffix = " (server dry run)" if flags.dry_run == "server" else ""
     return _show(flags, console, answer["results"], suffix=suffix)
 
 
-def _demand(console: Console, found: list[dict[str, Any]]) -> None:
+def _demand(console: Console, found: Sequence[Problem]) -> None:
     for problem in found:
         console.say(problems.line(console, problem))
     if problems.worst(found) == "error":

@@ -70,12 +70,11 @@ def run(flags: argparse.Namespace, console: Console) -> int:
 
 def _mesh(flags: argparse.Namespace, console: Console) -> ir.Mesh:
     loaded = load(sources.read(flags.filename))
-    found = dict.fromkeys([*loaded.problems, *analyze(loaded)])
-    plain = [msgspec.to_builtins(problem) for problem in found]
-    for problem in plain:
+    found = tuple(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
+    for problem in found:
         console.say(problems.line(console, problem))
-    if not loaded.ok or problems.worst(plain) == "error":
-        raise CommandError(f"{problems.summary(plain)}; nothing was translated")
+    if not loaded.ok or problems.worst(found) == "error":
+        raise CommandError(f"{problems.summary(found)}; nothing was translated")
     return resolve(loaded)
 
 

@@ -5,8 +5,6 @@ import signal
 import threading
 from pathlib import Path
 
-import msgspec
-
 from headrace_xds.cli import problems
 from headrace_xds.cli.console import CommandError, Console, Exit
 from headrace_xds.local import configuration, record
@@ -73,7 +71,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
         )
     except configuration.BadConfigurationError as error:
         for problem in error.problems:
-            console.say(problems.line(console, msgspec.to_builtins(problem)))
+            console.say(problems.line(console, problem))
         raise CommandError(str(error), remedy="correct it and run headrace up again") from None
     except MeshNotReadyError as error:
         remedy = f"see {flags.state_dir / 'logs'}, then headrace down"

@@ -13,7 +13,7 @@ from headrace import ir
 from headrace.config import edit, schema
 from headrace.config.analyze import analyze
 from headrace.config.load import Loaded, load
-from headrace.config.problems import Problem
+from headrace.config.problems import Problem, Severity
 from headrace.resolve import resolve
 from headrace_xds.source.files import read_folder, write_file
 
@@ -78,7 +78,7 @@ def check(folder: Path) -> Checked:
         raise BadConfigurationError(folder, (), reason=reason)
     loaded = load(sorted(read.files.items()))
     problems = tuple(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
-    if not loaded.ok or any(problem.is_error for problem in problems):
+    if not loaded.ok or any(problem.severity is Severity.ERROR for problem in problems):
         raise BadConfigurationError(folder, problems)
     return Checked(read.files, loaded, resolve(loaded))
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import itertools
 import json
 import re
 import time
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import grpc
 import grpc.aio
-from tests.fakes.ads_recorder import Recorder
-from tests.fakes.mesh_ir import KEY, gateway_of
-from tests.fakes.mesh_node import HOST, MeshNode
+from tests.fakes.ads_recorder import Recorder, until
+from tests.fakes.mesh_ir import KEY, gateway_of, mesh
+from tests.fakes.mesh_node import HOST, MeshNode, Seen, mesh_node
 
 from headrace import ir, names
 from headrace_xds import server
@@ -29,7 +29,14 @@ from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.resources import Resource
 
+Sent = Mapping[str, str]
+Part = ir.ServedVersion | ir.Route
 GROUP = "gateway/eu"
+INFER = "/v2/models/vision/infer"
+VISION = b"\x0a\x06vision"
+"""A message that names the model."""
+ALWAYS = ((1, 10_000),)
+"""All traffic to version 1."""
 SERVICE = "/inference.GRPCInferenceService/"
 
 
@@ -65,21 +72,24 @@ class MeshGateway:
         for type_url, found in translate(mesh, gateway_of(mesh), self._cache).items():
             self._hub.publish(GROUP, type_url, found)
             self._published += found.values()
-        assignments = dict(self._assignments(mesh, nodes))
+        assignments = _assignments(mesh, nodes)
         self._hub.publish(GROUP, resources.ENDPOINTS, assignments)
+        self._published += assignments.values()
 
     async def settle(self) -> None:
         """Wait until Envoy has acknowledged everything that it subscribes to."""
-        async with asyncio.timeout(20):
-            while not self.recorder.holds(*self._published):
-                assert not self.recorder.nacks, self.recorder.nacks
-                await asyncio.sleep(0.01)
+
+        def settled() -> bool:
+            assert not self.recorder.nacks, self.recorder.nacks
+            return self.recorder.holds(*self._published)
+
+        await until(settled, within_s=20, what="every resource acknowledged")
 
     async def send(
-        self, path: str, *, body: bytes = b"{}", key: str | None = KEY, **sent: str
+        self, path: str, *, body: bytes = b"{}", key: str | None = KEY, sent: Sent | None = None
     ) -> Reply:
-        """POST; headers are keywords, with ``_`` for ``-``."""
-        extra = {name.replace("_", "-"): value for name, value in sent.items()}
+        """POST with some headers."""
+        extra = dict(sent or {})
         if key is not None:
             extra["x-api-key"] = key
         url = f"http://{HOST}:{self.port}{path}"
@@ -93,10 +103,10 @@ class MeshGateway:
         async with self.http.get(f"http://{HOST}:{self.port}{path}", headers=extra) as answer:
             return Reply(answer.status, answer.headers, await answer.read())
 
-    async def many(self, path: str, sent: Sequence[Mapping[str, str]]) -> None:
+    async def many(self, path: str, sent: Sequence[Sent]) -> None:
         """POST once for each set of headers, a few at a time; every answer is 200."""
         for start in range(0, len(sent), 16):
-            batch = [self.send(path, **extra) for extra in sent[start : start + 16]]
+            batch = [self.send(path, sent=extra) for extra in sent[start : start + 16]]
             assert {reply.status for reply in await asyncio.gather(*batch)} == {200}
 
     async def raw(self, request: str) -> bytes:
@@ -113,17 +123,24 @@ class MeshGateway:
 
     async def grpc_bytes(self, method: str, body: bytes) -> Reply:
         """POST of a gRPC body that no client would send, over HTTP/1."""
-        return await self.send(SERVICE + method, body=body, content_type="application/grpc")
+        return await self.send(
+            SERVICE + method, body=body, sent={"content-type": "application/grpc"}
+        )
 
-    async def call(
-        self, method: str, message: bytes, *, key: str | None = KEY, **sent: str
-    ) -> dict[str, str]:
+    def stream(self, metadata: Sequence[tuple[str, str]]) -> Any:
+        """A ModelStreamInfer call."""
+        assert self.channel is not None
+        channel: Any = self.channel
+        multi = channel.stream_stream(SERVICE + "ModelStreamInfer")
+        return multi(metadata=metadata)
+
+    async def call(self, method: str, message: bytes, *, key: str | None = KEY) -> dict[str, str]:
         """Unary gRPC call; returns the initial metadata or raises AioRpcError."""
         assert self.channel is not None
-        metadata = [(name.replace("_", "-"), value) for name, value in sent.items()]
-        if key is not None:
-            metadata.append(("x-api-key", key))
-        call = self.channel.unary_unary(SERVICE + method)(message, metadata=metadata, timeout=20)
+        metadata = [] if key is None else [("x-api-key", key)]
+        channel: Any = self.channel
+        multi = channel.unary_unary(SERVICE + method)
+        call = multi(message, metadata=metadata, timeout=20)
         await call
         return {name: str(value) for name, value in await call.initial_metadata()}
 
@@ -143,28 +160,35 @@ class MeshGateway:
 
     async def healthy(self, cluster: str, count: int, *, within_s: float = 10) -> None:
         """Wait until so many hosts of a cluster are healthy."""
-        async with asyncio.timeout(within_s):
-            while sum(_is_healthy(host) for host in await self.hosts(cluster)) != count:
-                await asyncio.sleep(0.02)
 
-    def _assignments(
-        self, mesh: ir.Mesh, nodes: Sequence[MeshNode]
-    ) -> itertools.chain[tuple[str, Resource]]:
-        wanted = [(names.node_cluster(protocol), protocol) for protocol in PROTOCOLS]
-        wanted += [
-            (names.cluster(served.model, served.version, protocol), protocol)
-            for served in mesh.versions
-            for protocol in PROTOCOLS
-        ]
-        return itertools.chain(
-            (name, load_assignment(name, [_member(node, protocol) for node in nodes]))
-            for name, protocol in wanted
-        )  # type: ignore[return-value]
+        async def reached() -> bool:
+            return sum(_is_healthy(host) for host in await self.hosts(cluster)) == count
+
+        await until(reached, within_s=within_s, what=f"{count} healthy hosts in {cluster}")
 
 
-def _member(node: MeshNode, protocol: str) -> Member:
-    port = node.http_port if protocol == "http" else node.grpc_port
-    return Member(node=node.name, address=HOST, port=port, region="eu", zone="a", priority=0)
+def _assignments(mesh: ir.Mesh, nodes: Sequence[MeshNode]) -> dict[str, Resource]:
+    """Every cluster's endpoints: all nodes."""
+    made = {}
+    for protocol in PROTOCOLS:
+        clusters = [names.cluster(each.model, each.version, protocol) for each in mesh.versions]
+        members = [_member(node, protocol) for node in nodes]
+        for cluster in (names.node_cluster(protocol), *clusters):
+            made[cluster] = load_assignment(cluster, members)
+    return made
+
+
+def _member(node: MeshNode, protocol: names.Protocol) -> Member:
+    return Member(
+        node=node.name,
+        address=HOST,
+        port=node.http_port if protocol == "http" else node.grpc_port,
+        region=f"region-{node.priority}",
+        zone="a",
+        priority=node.priority,
+        weight=node.weight,
+        health=node.health,
+    )
 
 
 def _is_healthy(host: dict[str, Any]) -> bool:
@@ -234,3 +258,42 @@ async def _port(gateway: MeshGateway) -> int:
                     port: int = status["local_address"]["socket_address"]["port_value"]
                     return port
             await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, *parts: Part, nodes: int = 2
+) -> AsyncIterator[tuple[MeshGateway, list[MeshNode]]]:
+    async with AsyncExitStack() as stack:
+        fakes = [await stack.enter_async_context(mesh_node(f"n{i}")) for i in range(nodes)]
+        made = mesh(*parts, port=0)
+        gateway = await stack.enter_async_context(mesh_gateway(folder, made, fakes))
+        for version in made.versions:
+            for protocol in ("http", "grpc"):
+                await gateway.healthy(f"m-{version.model}-{version.version}-{protocol}", nodes)
+        yield gateway, fakes
+
+
+def seen_by(nodes: list[MeshNode]) -> list[Seen]:
+    return [seen for node in nodes for seen in node.seen]
+
+
+async def grpc_codes(gateway: MeshGateway, calls: int) -> list[grpc.StatusCode]:
+    """Statuses of the calls that failed."""
+    codes = []
+    for _ in range(calls):
+        try:
+            await gateway.call("ModelInfer", VISION)
+        except grpc.aio.AioRpcError as error:
+            codes.append(error.code())
+    return codes
+
+
+def long_field(number: int, size: int) -> bytes:
+    """A length-delimited protobuf field of zeros."""
+    length = size
+    out = bytearray([number << 3 | 2])
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(out) + bytes([length]) + bytes(size)

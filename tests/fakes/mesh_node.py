@@ -10,6 +10,7 @@ import grpc.aio
 from aiohttp import web
 
 from headrace import headers
+from headrace_xds.translate.endpoints import Health
 
 HOST = "127.0.0.1"
 SERVING = b"\x08\x01"
@@ -30,12 +31,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a node says to inference; ``reset`` closes the connection instead."""
+    """What a node says to inference, once ``after`` is set; ``reset`` breaks the connection."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     grpc_status: grpc.StatusCode = grpc.StatusCode.OK
     reset: bool = False
+    after: asyncio.Event | None = None
 
 
 OK = Answer()
@@ -52,10 +54,16 @@ Behave = Callable[[Seen], Answer]
 
 
 class MeshNode:
-    """Both front doors of a node. ``seen`` leaves out health checks."""
+    """Both front doors of a node. ``seen`` leaves out health checks.
+
+    ``priority``, ``weight`` and ``health`` are what the control server would publish about it.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.priority = 0
+        self.weight = 1
+        self.health: Health = "healthy"
         self.http_port = 0
         self.grpc_port = 0
         self.seen: list[Seen] = []
@@ -72,6 +80,8 @@ class MeshNode:
         seen = Seen(request.path, {k.lower(): v for k, v in request.headers.items()}, len(body))
         self.seen.append(seen)
         answer = self.behave(seen)
+        if answer.after is not None:
+            await answer.after.wait()
         if answer.reset:
             assert request.transport is not None
             request.transport.abort()
@@ -102,7 +112,7 @@ class MeshNode:
             yield body
 
 
-class _Handlers(grpc.GenericRpcHandler):
+class _Handlers(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def __init__(self, node: MeshNode) -> None:
         self._node = node
 
@@ -131,9 +141,7 @@ async def mesh_node(name: str) -> AsyncIterator[MeshNode]:
     await runner.setup()
     site = web.TCPSite(runner, HOST, 0)
     await site.start()
-    assert site._server is not None
-    sockets = getattr(site._server, "sockets", ())
-    node.http_port = sockets[0].getsockname()[1]
+    node.http_port = runner.addresses[0][1]
     server = grpc.aio.server(options=(("grpc.max_receive_message_length", -1),))
     server.add_generic_rpc_handlers((_Handlers(node),))
     node.grpc_port = server.add_insecure_port(f"{HOST}:0")

@@ -57,9 +57,13 @@ class _Shape(NamedTuple):
 def route_list(
     model: str, routes: Sequence[ir.Route], *, idempotent: bool, cache: FragmentCache
 ) -> bytes:
-    """Encoded RouteList of a model: its routes in order, each for every protocol."""
+    """Encoded RouteList of a model: its routes in order, each for every protocol.
+
+    A pinned version is reached also where no route takes the request.
+    """
     encoded = [_route(route, cache) for route in routes]
-    encoded.append(_pinned_only(model, idempotent=idempotent, cache=cache))
+    if not any(route.hosts == () and route.headers == () for route in routes):
+        encoded.append(_pinned_only(model, idempotent=idempotent, cache=cache))
     return b"".join(encoded)
 
 

@@ -135,6 +135,8 @@ TRITON_EXIT_S: Final = 10.0
 """Time tritonserver has to let requests finish and unload once it is told to stop."""
 TRITON_KILL_S: Final = 15.0
 """Time from asking a tritonserver to stop until it is killed."""
+TRITON_REPAIR_S: Final = 2.0
+"""Time requests have to finish when a sick tritonserver is to be replaced; then it is killed."""
 TRITON_SETTLED_S: Final = 60.0
 """A tritonserver that lived so long starts its restarts from the shortest delay again."""
 TRITON_RESTART_DELAYS_S: Final = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)

@@ -44,7 +44,8 @@ async def serve(options: Options) -> None:
     with _locked(paths.lock_file):
         repository = Repository(paths, models_dir())
         repository.sweep()
-        _remove_stale(options.ports_file, paths.agent_socket)
+        announced = (options.ports_file, paths.agent_socket)
+        _remove(*announced)
         supervisor = Supervisor(
             binaries=found,
             layout=paths,
@@ -54,7 +55,10 @@ async def serve(options: Options) -> None:
             log=_pass_on,
         )
         placement = Placement(repository, ArtifactCache(options.cache_dir))
-        await _serve(options, paths, supervisor, placement)
+        try:
+            await _serve(options, paths, supervisor, placement)
+        finally:
+            _remove(*announced)
 
 
 def _prepare(options: Options) -> tuple[binaries.Binaries, layout.Layout]:
@@ -107,8 +111,8 @@ def _pass_on(line: str) -> None:
         _TRITON_LOG.info("%s", line)
 
 
-def _remove_stale(*files: Path | None) -> None:
-    """Take away what says that a model server is up, of one that was killed."""
+def _remove(*files: Path | None) -> None:
+    """Take away what says that a model server is up."""
     for file in files:
         if file is not None:
             file.unlink(missing_ok=True)

@@ -39,6 +39,7 @@ class Placement:
         executor = catalogue.check(assignment)
         parameters = {"threads": str(assignment.threads)}
         if executor.artifacts:
+            parameters["network"] = assignment.artifact
             parameters |= await self._weights.ready(assignment.artifact)
         async with self._writing:
             name = await asyncio.to_thread(self._repository.place, assignment, executor, parameters)

@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace import limits
 from headrace_models.loglines import LogLines
 
 _CHUNK_BYTES = 64 * 1024
@@ -77,13 +76,13 @@ class TritonProcess:
         finally:
             transport.close()
 
-    async def stop(self) -> None:
+    async def stop(self, *, within_s: float) -> None:
         """Ask it to end, kill what is left at the deadline; returns when it is gone."""
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(limits.TRITON_KILL_S):
+                async with asyncio.timeout(within_s):
                     await self._process.wait()
         # Stubs of a server that died watch for that, but one that hangs does not.
         with contextlib.suppress(ProcessLookupError):

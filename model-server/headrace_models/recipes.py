@@ -47,14 +47,14 @@ def efficientnet(sources: Mapping[str, Path], folder: Path) -> None:
                 made |= _fold(
                     raw, prefix + convolution, prefix + normalisation, f"blocks.{index}.{name}"
                 )
-    save_file(made, folder / WEIGHTS)
+    _save(made, folder)
     labels = json.loads(sources["labels"].read_text())
     (folder / "labels.json").write_text(json.dumps(labels))
 
 
 def minilm(sources: Mapping[str, Path], folder: Path) -> None:
     """MiniLM in 32-bit floats, without the layer that sentence embeddings do not use."""
-    save_file(_minilm_weights(sources), folder / WEIGHTS)
+    _save(_minilm_weights(sources), folder)
     shutil.copyfile(sources["tokenizer"], folder / "tokenizer.json")
 
 
@@ -67,7 +67,7 @@ def minilm_int8(sources: Mapping[str, Path], folder: Path) -> None:
             made[f"{stem}.quantized"], made[f"{stem}.scale"] = quantize(values)
         else:
             made[name] = values
-    save_file(made, folder / WEIGHTS)
+    _save(made, folder)
     shutil.copyfile(sources["tokenizer"], folder / "tokenizer.json")
 
 
@@ -76,6 +76,12 @@ def quantize(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.
     largest = np.abs(weight).max(axis=1)
     scale = (np.maximum(largest, np.finfo(np.float32).tiny) / _INT8_MAX).astype(np.float32)
     return np.rint(weight / scale[:, None]).astype(np.int8), scale
+
+
+def _save(tensors: Mapping[str, Array], folder: Path) -> None:
+    # save_file writes memory as it lies, so an array in another order would come back scrambled.
+    ordered = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+    save_file(ordered, folder / WEIGHTS)
 
 
 def _minilm_weights(sources: Mapping[str, Path]) -> dict[str, NDArray[np.float32]]:

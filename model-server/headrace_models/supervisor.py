@@ -109,7 +109,9 @@ class Supervisor:
                         await self._ends_or_restarts(process)
                 finally:
                     self._answered.clear()
-                    await process.stop()
+                    sick = self._restart.is_set() or not answered
+                    grace_s = limits.TRITON_REPAIR_S if sick else limits.TRITON_KILL_S
+                    await process.stop(within_s=grace_s)
                     # The last lines say why it ended. Whoever held the pipe was just killed.
                     await asyncio.wait((pump,), timeout=_LAST_LINES_S)
                     pump.cancel()

@@ -1,14 +1,15 @@
 """Triton program of the identity executor: answers with what it was sent, at Triton's own cost.
 
-The parameter ``delay_ms`` makes it slow. With ``test_hooks`` set to ``on``, and only then, data that
-begins with ``crash`` ends the process and data that begins with ``hang`` stops it for good.
+The parameter ``delay_ms`` makes it slow. With ``test_hooks`` set to ``on``, and only then, data
+that begins with ``crash`` ends the process and data that begins with ``hang`` stops it for good.
 """
 
-import json
 import os
 import time
 
 import triton_python_backend_utils as pb_utils
+
+from headrace_models.executors import parameters
 
 _HOOKS_READ_BYTES = 8
 
@@ -18,9 +19,9 @@ class TritonPythonModel:
 
     def initialize(self, args):
         """Read the parameters."""
-        parameters = json.loads(args["model_config"])["parameters"]
-        self._delay_s = float(_text(parameters, "delay_ms", "0")) / 1000
-        self._hooks = _text(parameters, "test_hooks", "off") == "on"
+        given = parameters.read(args["model_config"])
+        self._delay_s = float(given.get("delay_ms", "0")) / 1000
+        self._hooks = given.get("test_hooks", "off") == "on"
 
     def execute(self, requests):
         """Answer each request with its own tensor, which stays in shared memory."""
@@ -31,10 +32,6 @@ class TritonPythonModel:
         if self._delay_s:
             time.sleep(self._delay_s)
         return [pb_utils.InferenceResponse(output_tensors=[tensor]) for tensor in tensors]
-
-
-def _text(parameters, name, default):
-    return parameters.get(name, {}).get("string_value", default)
 
 
 def _beginning(tensor):

@@ -1,0 +1,1 @@
+"""Networks and their surroundings, in plain torch; the Triton programs in ``models`` use them."""

@@ -2,7 +2,7 @@
 
 from headrace.config import lint, references
 from headrace.config.load import Loaded
-from headrace.config.problems import Problem, Severity
+from headrace.config.problems import Problem
 
 
 def analyze(loaded: Loaded) -> tuple[Problem, ...]:
@@ -19,4 +19,4 @@ def analyze(loaded: Loaded) -> tuple[Problem, ...]:
 
 def usable(problems: tuple[Problem, ...]) -> bool:
     """Whether a configuration with these problems may be used."""
-    return all(problem.severity is not Severity.ERROR for problem in problems)
+    return all(not problem.is_error for problem in problems)

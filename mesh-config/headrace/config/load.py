@@ -8,7 +8,7 @@ import yaml
 from headrace import limits
 from headrace.config import schema
 from headrace.config.check import Check
-from headrace.config.problems import Problem, Severity
+from headrace.config.problems import Problem
 from headrace.config.yaml import column_of, documents, line_of, scalar
 
 
@@ -55,7 +55,7 @@ class Loaded:
     @property
     def ok(self) -> bool:
         """Whether every object could be read."""
-        return not any(problem.severity is Severity.ERROR for problem in self.problems)
+        return not any(problem.is_error for problem in self.problems)
 
     def of(self, cls: type[schema.Object]) -> list[Placed]:
         """Objects of a kind."""

@@ -114,6 +114,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """How bad it is."""
         return CODES[self.code].severity
 
+    @property
+    def is_error(self) -> bool:
+        """Whether it keeps the configuration from being used."""
+        return self.severity is Severity.ERROR
+
 
 def render(problem: Problem) -> str:
     """``file:line:col: path: message``."""

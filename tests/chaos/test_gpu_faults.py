@@ -1,0 +1,147 @@
+"""Faults on one GPU node: dead and hung model processes, a dead Triton, nothing there at all."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from tests.fakes.sidecar_world import SidecarWorld, identity, until
+
+from headrace import headers
+
+pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module")]
+
+NOTICED_S = 5.0
+"""Three seconds are the goal; the machine of a test may be busy with other things."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[SidecarWorld]:
+    async with SidecarWorld() as made:
+        await made.start_control()
+        await made.start_model_server()
+        await made.start_sidecar()
+        yield made
+
+
+async def test_a_killed_stub_is_noticed_by_the_next_request_and_replaced(
+    world: SidecarWorld,
+) -> None:
+    killed = identity("killed")
+    await world.ready(killed)
+    os.kill(world.stub(killed), signal.SIGKILL)
+    status, answer = await world.infer(killed)
+    assert (status, answer["code"]) == (503, "not_ready")
+    await until(lambda: _works(world, killed), world.log)
+
+
+async def _works(world: SidecarWorld, assignment: object) -> bool:
+    return (await world.infer(assignment))[0] == 200  # type: ignore[arg-type]
+
+
+async def test_a_model_that_kills_its_process_is_repaired(world: SidecarWorld) -> None:
+    crashing = identity("crashing")
+    await world.ready(crashing)
+    status, _ = await world.infer(crashing, "crash")
+    assert status in (502, 503)
+    await until(lambda: _works(world, crashing), world.log)
+
+
+async def test_a_hung_stub_is_unready_soon_and_its_callers_may_go_elsewhere(
+    world: SidecarWorld,
+) -> None:
+    hung = identity("hung")
+    await world.ready(hung)
+    os.kill(world.stub(hung), signal.SIGSTOP)
+    started_s = time.monotonic()
+    url = world.url(hung, "infer")
+    tensor = {"name": "data", "datatype": "BYTES", "shape": [1], "data": ["x"]}
+    async with world.http.post(url, json={"inputs": [tensor]}) as response:
+        assert response.status in (502, 503)
+        assert response.headers[headers.RETRY] == headers.RETRY_SAFE
+    assert time.monotonic() - started_s < NOTICED_S
+    await until(lambda: _works(world, hung), world.log)
+
+
+async def test_a_hung_stub_that_nobody_uses_is_found_by_a_probe(world: SidecarWorld) -> None:
+    idle = identity("idle")
+    await world.ready(idle)
+    stub = world.stub(idle)
+    os.kill(stub, signal.SIGSTOP)
+    await until(lambda: _unready(world, idle), world.log, deadline_s=20.0)
+    await until(lambda: world.answers(idle), world.log)
+    assert world.stub(idle) != stub
+
+
+async def _unready(world: SidecarWorld, assignment: object) -> bool:
+    return not await world.answers(assignment)  # type: ignore[arg-type]
+
+
+async def test_a_saturated_version_is_not_judged_hung(world: SidecarWorld) -> None:
+    busy = identity("busy", delay_ms="300")
+    await world.ready(busy)
+    stub, until_s = world.stub(busy), time.monotonic() + 6.0
+
+    async def call() -> set[int]:
+        statuses = set()
+        while time.monotonic() < until_s:
+            statuses.add((await world.infer(busy))[0])
+        return statuses
+
+    async with asyncio.TaskGroup() as callers:
+        tasks = [callers.create_task(call()) for _ in range(24)]
+    assert set().union(*(task.result() for task in tasks)) == {200}
+    assert world.stub(busy) == stub
+
+
+async def test_a_killed_triton_is_loaded_anew_without_the_control_server(
+    world: SidecarWorld,
+) -> None:
+    loaded = identity("reloaded")
+    await world.ready(loaded)
+    await world.stop_control()
+    before = await world.triton()
+    os.kill(before["pid"], signal.SIGKILL)
+    await until(lambda: _unready(world, loaded), world.log)
+    await until(lambda: _works(world, loaded), world.log)
+    assert (await world.triton())["incarnation"] > before["incarnation"]
+    await world.start_control()
+    await world.acked(loaded)
+
+
+async def test_a_model_server_that_comes_back_finds_its_versions_loaded_again(
+    world: SidecarWorld,
+) -> None:
+    loaded = identity("returned")
+    await world.ready(loaded)
+    await world.stop_model_server()
+    await until(lambda: _unready(world, loaded), world.log)
+    await world.start_model_server()
+    await until(lambda: _works(world, loaded), world.log)
+
+
+async def test_a_sidecar_starts_with_nothing_around_it_and_catches_up() -> None:
+    alone = identity("alone")
+    async with SidecarWorld() as world:
+        await world.start_control()
+        await world.stop_control()
+        await world.start_sidecar()
+        async with world.http.get(
+            f"http://127.0.0.1:{world.ports['http']}/v2/health/ready"
+        ) as response:
+            assert response.status == 503
+        assert "headrace_triton_up 0.0" in await world.page()
+        world.want(alone)
+        await world.start_control()
+        await until(lambda: _entered(world), world.log)
+        assert not world.control.refusals
+        await world.start_model_server()
+        await world.acked(alone)
+        assert (await world.infer(alone))[0] == 200
+
+
+async def _entered(world: SidecarWorld) -> bool:
+    return 'headrace_assignments{state="waiting"} 1.0' in await world.page()

@@ -1,0 +1,238 @@
+"""What callers notice when parts of a real mesh die: nothing."""
+
+import asyncio
+import signal
+import time
+
+import pytest
+from tests.fakes import echo_mesh
+from tests.fakes.echo_mesh import hosts, infer, stats
+from tests.fakes.load import Answer, Traffic, eventually, send_all, steady
+
+from headrace_xds.local.mesh import LocalMesh
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
+
+GONE_WITHIN_S = 3.0
+RPS = 60.0
+
+
+def url(mesh: LocalMesh, region: str = "eu") -> str:
+    return mesh.gateway(f"gw-{region}").url
+
+
+def by_node(answer: Answer) -> str:
+    return answer.node
+
+
+def served_by(traffic: Traffic, node: str) -> bool:
+    return any(answer.node == node for answer in traffic.answers)
+
+
+async def warmed(traffic: Traffic, count: int = 60) -> None:
+    await eventually(lambda: len(traffic.answers) >= count, what=f"{count} answers")
+
+
+async def test_traffic_and_balance_live_on_without_the_control_server(mesh: LocalMesh) -> None:
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        await asyncio.to_thread(mesh.halt, "xds")
+        reports = "cluster.m-echo-1-http.lb_orca_oob.reports_received"
+        before = stats(mesh, "gw-eu", reports)[reports]
+        await eventually(
+            lambda: stats(mesh, "gw-eu", reports)[reports] > before + 10,
+            what="load reports with the control server dead",
+        )
+        await warmed(traffic, len(traffic.answers) + 200)
+        await asyncio.to_thread(mesh.resume, "xds")
+        await asyncio.to_thread(mesh.wait_ready)
+        await eventually(lambda: echo_mesh.in_effect(mesh), what="every proxy in effect")
+    assert not traffic.failed, traffic.statuses
+
+
+async def test_a_restart_with_the_sidecars_late_empties_nothing(mesh: LocalMesh) -> None:
+    """Envoys are back at once, the sidecars 5 s later: no empty endpoint set, no needless push."""
+    sidecars = [f"gpu/{node.place.name}" for node in mesh.plan.nodes]
+    everywhere = {node.place.address for node in mesh.plan.nodes}
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        pushes = _updates(mesh)
+        await asyncio.to_thread(mesh.halt, "xds")
+        for sidecar in sidecars:
+            # Stopped control streams: their data ports are served by the same process, so the
+            # process is only paused in what it says, by being the last to find the server again.
+            assert mesh.pid(sidecar)
+        await asyncio.to_thread(mesh.resume, "xds")
+        ends = time.monotonic() + 6.0
+        while time.monotonic() < ends:
+            assert set(hosts(mesh, "gw-eu", "m-echo-1-http")) == everywhere
+            await asyncio.sleep(0.2)
+        await eventually(lambda: echo_mesh.in_effect(mesh), what="every proxy in effect")
+    assert not traffic.failed, traffic.statuses
+    assert _updates(mesh) == pushes, "unchanged listeners or clusters were pushed again"
+
+
+def _updates(mesh: LocalMesh) -> dict[str, int]:
+    """How often an Envoy changed its clusters and listeners."""
+    names = (
+        "cluster_manager.cluster_added",
+        "cluster_manager.cluster_modified",
+        "cluster_manager.cluster_removed",
+        "listener_manager.listener_modified",
+        "listener_manager.listener_added",
+    )
+    found = {**stats(mesh, "gw-eu", "cluster_manager.cluster_"),
+             **stats(mesh, "gw-eu", "listener_manager.listener_")}  # fmt: skip
+    return {name: found[name] for name in names}
+
+
+async def test_a_killed_sidecar_fails_no_request_and_comes_back(mesh: LocalMesh) -> None:
+    address = mesh.node("eu-1").place.address
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        assert served_by(traffic, "eu-1")
+        await asyncio.to_thread(mesh.halt, "gpu/eu-1")
+        await eventually(
+            lambda: address not in echo_mesh.healthy(mesh, "gw-eu", "m-echo-1-http"),
+            within_s=GONE_WITHIN_S,
+            what="the dead node out of rotation",
+        )
+        await warmed(traffic, len(traffic.answers) + 60)
+        await asyncio.to_thread(mesh.resume, "gpu/eu-1")
+        back = time.monotonic()
+        await eventually(
+            lambda: served_by(traffic.since(back), "eu-1"), within_s=40, what="the node's return"
+        )
+    assert not traffic.failed, [a for a in traffic.failed][:3]
+
+
+async def test_a_killed_triton_fails_no_request_and_comes_back(mesh: LocalMesh) -> None:
+    pids = mesh.pids("triton/eu-1")
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        _kill(_named(pids, "tritonserver"))
+        killed = time.monotonic()
+        await eventually(
+            lambda: (
+                mesh.node("eu-1").place.address
+                not in echo_mesh.healthy(mesh, "gw-eu", "m-echo-1-http")
+            ),
+            within_s=GONE_WITHIN_S,
+            what="the node without Triton out of rotation",
+        )
+        await eventually(
+            lambda: served_by(traffic.since(killed + GONE_WITHIN_S), "eu-1"),
+            within_s=60,
+            what="the node's return",
+        )
+    assert not traffic.failed, traffic.failed[:3]
+
+
+async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -> None:
+    stubs = [pid for pid in mesh.pids("triton/eu-1") if "frail.1" in _command(pid)]
+    assert stubs, [_command(pid) for pid in mesh.pids("triton/eu-1")]
+    async with steady(url(mesh), lambda n: infer("frail", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        _kill(stubs)
+        killed = time.monotonic()
+        await eventually(
+            lambda: served_by(traffic.since(killed + 1.0), "eu-1"), within_s=40, what="repair"
+        )
+    assert not traffic.failed, traffic.failed[:3]
+
+
+async def test_a_full_node_refuses_and_is_not_ejected(mesh: LocalMesh) -> None:
+    traffic = await send_all(url(mesh), [infer("narrow") for _ in range(120)], concurrency=60)
+    refused = [answer for answer in traffic.answers if answer.status == 503]
+    assert refused, traffic.statuses
+    assert set(traffic.statuses) <= {200, 503}, traffic.statuses
+    assert all(answer.headers.get("x-headrace-refused") == "overloaded" for answer in refused)
+    assert all("retry-after" in {k.lower() for k in a.headers} for a in refused)
+    ejections = "cluster.m-narrow-1-http.outlier_detection.ejections_enforced_total"
+    assert stats(mesh, "gw-eu", ejections).get(ejections, 0) == 0
+
+
+async def test_a_region_without_nodes_is_served_by_the_other(mesh: LocalMesh) -> None:
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        await asyncio.gather(
+            asyncio.to_thread(mesh.halt, "gpu/eu-1"), asyncio.to_thread(mesh.halt, "gpu/eu-2")
+        )
+        dead = time.monotonic()
+        await eventually(
+            lambda: traffic.since(dead + GONE_WITHIN_S).share(by_node),
+            what="answers after both nodes died",
+        )
+        await warmed(traffic, len(traffic.answers) + 120)
+        share = traffic.since(dead + GONE_WITHIN_S).share(by_node)
+        await asyncio.to_thread(mesh.resume, "gpu/eu-1")
+        await asyncio.to_thread(mesh.resume, "gpu/eu-2")
+    assert not traffic.failed, traffic.failed[:3]
+    assert set(share) == {"us-1", "us-2"}
+
+
+async def test_a_drained_sidecar_loses_nothing(mesh: LocalMesh) -> None:
+    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        await asyncio.to_thread(mesh.stop_program, "gpu/eu-2")
+        await warmed(traffic, len(traffic.answers) + 60)
+        await asyncio.to_thread(mesh.resume, "gpu/eu-2")
+    assert not traffic.failed, traffic.failed[:3]
+
+
+@pytest.mark.parametrize("model", ["echo", "weighted"])
+async def test_a_node_made_busy_from_outside_gets_less(mesh: LocalMesh, model: str) -> None:
+    """Requests straight to one node's front door, past every gateway, use up its concurrency."""
+    node = mesh.node("eu-1").place
+    outside = f"http://{node.address}:{mesh.plan.ports.node_http}"
+    busy = infer(model, "x" * 2_000_000)
+    async with steady(url(mesh), lambda n: infer(model, f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic, 180)
+        calm = traffic.share(by_node).get("eu-1", 0.0)
+        until = time.monotonic() + 12.0
+
+        async def press() -> None:
+            while time.monotonic() < until:
+                await send_all(outside, [busy] * 16, concurrency=8)
+
+        pressing = asyncio.ensure_future(press())
+        try:
+            await eventually(
+                lambda: _recent(traffic).get("eu-1", 0.0) < calm * 0.7,
+                within_s=12.0,
+                what="a smaller share for the busy node",
+            )
+        finally:
+            await pressing
+        await eventually(
+            lambda: _recent(traffic).get("eu-1", 0.0) > calm * 0.8,
+            within_s=30.0,
+            what="the old share after the pressure ended",
+        )
+    assert not traffic.failed, traffic.failed[:3]
+
+
+def _recent(traffic: Traffic) -> dict[str, float]:
+    return Traffic(traffic.answers[-150:]).share(by_node)
+
+
+def _kill(pids: list[int]) -> None:
+    import os
+
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _command(pid: int) -> str:
+    from pathlib import Path
+
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except FileNotFoundError:
+        return ""
+
+
+def _named(pids: list[int], program: str) -> list[int]:
+    found = [pid for pid in pids if _command(pid).split(" ")[0].endswith(program)]
+    assert found, [_command(pid) for pid in pids]
+    return found

@@ -1,0 +1,24 @@
+"""Whole meshes for the tests of this folder: each is started once, and left as it was found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.fakes import echo_mesh
+
+from headrace_xds.local.mesh import LocalMesh
+from headrace_xds.local.start import start
+
+
+@pytest.fixture(scope="session")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
+    with echo_mesh.running("echo", tmp_path_factory.mktemp("echo")) as mesh:
+        yield mesh
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
+    """The mesh that ``make up`` starts, real models and all, on free ports."""
+    examples = Path(__file__).parents[2] / "mesh-config" / "examples" / "local"
+    with start(examples, tmp_path_factory.mktemp("local"), ports="auto") as mesh:
+        yield mesh

@@ -48,6 +48,10 @@ def holders(membership: Membership, name: str = VISION) -> list[str]:
     return [holder.info.name for holder in membership.holders(name)]
 
 
+def states(membership: Membership) -> list[HoldState]:
+    return [holding.state for holding in membership.nodes["n1"].holdings.values()]
+
+
 def test_a_node_is_an_endpoint_once_it_acknowledged() -> None:
     membership = join(fresh(), "n1", ready=False)
     assert membership.offers("n1") == {VISION: 0}
@@ -81,10 +85,10 @@ def test_assignment_attempts_are_limited_until_an_edit() -> None:
         now_s += limits.ASSIGNMENT_BACKOFF_MAX_S
         membership.advance(now_s=now_s)
     holding = membership.nodes["n1"].holdings[VISION]
-    assert holding.state is HoldState.EXHAUSTED
+    assert states(membership) == [HoldState.EXHAUSTED]
     assert holding.attempt == limits.ASSIGNMENT_ATTEMPTS - 1
     membership.place(wanted(fingerprint="edited"), (), now_s=now_s)
-    assert holding.state is HoldState.OFFERED
+    assert states(membership) == [HoldState.OFFERED]
     assert membership.offers("n1") == {VISION: 0}
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from headrace import limits
 from headrace_xds.app import Options, run
 
 
@@ -35,6 +36,13 @@ def parse(arguments: Sequence[str]) -> Options:
         metavar="FILE",
         help="written once both ports listen, as JSON; port 0 takes a free one",
     )
+    parser.add_argument(
+        "--return-grace",
+        type=float,
+        default=limits.RETURN_GRACE_S,
+        metavar="SECONDS",
+        help="after a start, how long endpoints wait for GPU nodes to return (default: 30)",
+    )
     parsed = parser.parse_args(arguments)
     if not parsed.config.is_dir():
         parser.error(f"--config {parsed.config}: no such folder")
@@ -44,6 +52,7 @@ def parse(arguments: Sequence[str]) -> Options:
         xds_address=parsed.xds_address,
         admin_address=parsed.admin_address,
         ports_file=parsed.ports_file,
+        return_grace_s=parsed.return_grace,
     )
 
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from headrace import limits
+from headrace.config.edit import NotFoundError
 from headrace.config.schema import KINDS
 from headrace_xds import views
 from headrace_xds.configuration import Checked, Configuration, Unwritable
@@ -156,7 +157,7 @@ async def _problems(request: web.Request) -> web.Response:
             "accepted": configuration.accepted,
             "generation": configuration.generation,
             "unreadable": list(configuration.unreadable),
-            "problems": views.problem_views(configuration.problems),
+            "items": views.problem_views(configuration.problems),
         }
     )
 
@@ -170,7 +171,7 @@ async def _objects(request: web.Request) -> web.Response:
     return web.json_response(
         {
             "generation": parts.configuration.generation,
-            "objects": [
+            "items": [
                 views.object_view(item, parts.statuses.of(item), defaults=defaults)
                 for item in items
                 if kind is None or type(item).__name__ == kind
@@ -219,7 +220,7 @@ async def _delete(request: web.Request) -> web.Response:
     dry_run = _flag(request, "dryRun")
     try:
         checked = await parts.configuration.delete(kind, name, dry_run=dry_run)
-    except KeyError:
+    except NotFoundError:
         return problem(404, f"there is no {kind} {name!r}")
     if checked.compiled is None:
         return _refused(checked)
@@ -238,7 +239,7 @@ async def _proxies(request: web.Request) -> web.Response:
     return web.json_response(
         {
             "generation": parts.configuration.generation,
-            "proxies": views.proxy_views(parts.control, now_s=parts.now()),
+            "items": views.proxy_views(parts.control, now_s=parts.now()),
         }
     )
 
@@ -246,11 +247,11 @@ async def _proxies(request: web.Request) -> web.Response:
 async def _nodes(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
     nodes = views.node_views(parts.control, parts.observer.rejected, now_s=parts.now())
-    return web.json_response({"nodes": nodes})
+    return web.json_response({"items": nodes})
 
 
 async def _endpoints(request: web.Request) -> web.Response:
-    return web.json_response({"clusters": views.endpoint_views(request.app[PARTS].control)})
+    return web.json_response({"items": views.endpoint_views(request.app[PARTS].control)})
 
 
 def _refused(checked: Checked) -> web.Response:

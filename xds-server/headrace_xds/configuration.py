@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace.config.analyze import analyze
-from headrace.config.load import Loaded, Placed, load
-from headrace.config.problems import Problem, render
-from headrace.resolve import resolve
-
 from headrace import ir
 from headrace.config import edit
+from headrace.config.analyze import analyze, usable
+from headrace.config.load import Loaded, Placed, load
+from headrace.config.problems import Problem, render
 from headrace.config.schema import Object
+from headrace.resolve import resolve
 from headrace_xds import lastgood
 from headrace_xds.control import Compiled
 from headrace_xds.lastgood import LastGood
@@ -53,8 +52,8 @@ def check(files: Mapping[str, str], cache: FragmentCache) -> Checked:
 
 def _check(files: Mapping[str, str], cache: FragmentCache) -> Checked:
     loaded = load(sorted(files.items()))
-    problems = tuple(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
-    if not loaded.ok or any(problem.is_error for problem in problems):
+    problems = analyze(loaded)
+    if not usable(problems):
         return Checked(loaded.objects, problems, None)
     return Checked(loaded.objects, problems, _compile(loaded, cache))
 
@@ -148,21 +147,23 @@ class Configuration:
 
     async def apply(self, text: str, *, dry_run: bool) -> tuple[Checked, dict[str, str]]:
         """Put documents into the folder; the outcome and a result for each of their objects."""
+        request = load([("request", text)])
+        if not request.ok:
+            return Checked((), request.problems, None), {}
         async with self._busy:
             folder = await self._read()
-            files = edit.upsert(folder.files, text)
-            changed = {**folder.files, **files}
-            checked = await asyncio.to_thread(check, changed, self._cache)
-            results = _results(folder, changed, checked, text)
+            files = _merged(folder.files, edit.upsert(folder.files, text))
+            checked = await asyncio.to_thread(check, files, self._cache)
+            results = _results(folder, request, checked)
             if checked.compiled is not None and not dry_run:
-                await self._write(folder, changed, checked)
+                await self._write(folder, files, checked)
             return checked, results
 
     async def delete(self, kind: str, name: str, *, dry_run: bool) -> Checked:
-        """Take an object out of the folder; KeyError where there is none."""
+        """Take an object out of the folder; NotFoundError where there is none."""
         async with self._busy:
             folder = await self._read()
-            files = edit.remove(folder.files, kind, name)
+            files = _merged(folder.files, edit.remove(folder.files, kind, name))
             checked = await asyncio.to_thread(check, files, self._cache)
             if checked.compiled is not None and not dry_run:
                 await self._write(folder, files, checked)
@@ -210,14 +211,17 @@ def _complain(unreadable: Sequence[str], problems: Sequence[Problem], *, serving
     log.error("configuration refused; generation %d stays in effect", serving)
 
 
-def _results(
-    folder: Folder, changed: Mapping[str, str], checked: Checked, text: str
-) -> dict[str, str]:
-    """``created``, ``configured`` or ``unchanged`` for every object in ``text``."""
+def _merged(files: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, str]:
+    """Files after a change; one that nothing is left of is gone."""
+    return {name: text for name, text in {**files, **changed}.items() if text}
+
+
+def _results(folder: Folder, request: Loaded, checked: Checked) -> dict[str, str]:
+    """``created``, ``configured`` or ``unchanged`` for every object of a request."""
     before = {key_of(p.object): p.object for p in load(sorted(folder.files.items())).objects}
     after = {key_of(placed.object): placed.object for placed in checked.objects}
     results = {}
-    for placed in load([("request", text)]).objects:
+    for placed in request.objects:
         key = key_of(placed.object)
         if key not in before:
             results[key] = "created"

@@ -59,7 +59,7 @@ class _State(Collector):
 
     def _of_configuration(self) -> Iterator[Family]:
         configuration = self._configuration
-        severities = Counter(problem.severity.value for problem in configuration.problems)
+        severities = Counter(problem.severity.label.lower() for problem in configuration.problems)
         yield _family(metrics.CONFIG_GENERATION, [((), float(configuration.generation))])
         yield _family(metrics.CONFIG_PROBLEMS, _counted(severities))
         yield _family(metrics.CONFIG_REJECTED, [((), float(configuration.rejections))])

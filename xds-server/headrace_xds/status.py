@@ -68,8 +68,8 @@ class Statuses:
     def _accepted(self, item: schema.Object) -> Condition:
         if self._configuration.accepted:
             return Condition("Accepted", True, "Valid")
-        key = key_of(item)
-        own = [p.message for p in self._configuration.problems if p.is_error and p.object == key]
+        name = f"{type(item).__name__} {item.metadata.name}"
+        own = [p.message for p in self._configuration.problems if p.is_error and p.object == name]
         if own:
             return Condition("Accepted", False, "Invalid", own[0])
         return Condition(

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from headrace.config.problems import Problem, render
 
 from headrace import names
+from headrace.config.problems import CODES, Problem, render
 from headrace.config.schema import Object
 from headrace.policy.membership import Holding, Node
 from headrace.signals import NodeLoad
@@ -30,7 +30,20 @@ SHORT_TYPES: Final = {
 
 def problem_view(problem: Problem) -> Json:
     """A problem in the configuration; ``text`` is how the command line prints it."""
-    return {**_plain(problem), "text": render(problem)}
+    row = CODES[problem.code]
+    return {
+        "code": problem.code,
+        "severity": problem.severity.label.lower(),
+        "title": row.title,
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "message": problem.message,
+        "remedy": row.remedy,
+        "object": problem.object,
+        "text": render(problem),
+    }
 
 
 def object_view(item: Object, status: Json, *, defaults: bool) -> Json:

@@ -1,0 +1,323 @@
+"""A control server process, a real Envoy and fake GPU nodes, on free ports, for one test."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+from tests.fakes.gpu_node import FakeGpuNode
+
+from headrace import ir
+from headrace.names import cluster
+from headrace_xds.binaries import envoy
+from headrace_xds.translate.bootstrap import bootstrap
+
+DEADLINE_S = 30.0
+KEY = "demo"
+
+MESH = """\
+apiVersion: headrace.dev/v1alpha1
+kind: Mesh
+metadata: {name: test}
+spec:
+  orcaPort: %(orca_port)d
+  regions:
+  - name: eu
+    zones: [eu-1]
+    failover: [us]
+    gateways: [{name: eu, port: %(gateway_port)d}]
+  - name: us
+    zones: [us-1]
+---
+apiVersion: headrace.dev/v1alpha1
+kind: Pool
+metadata: {name: eu-a}
+spec: {region: eu, zone: eu-1, gpu: {type: cpu}}
+---
+apiVersion: headrace.dev/v1alpha1
+kind: Pool
+metadata: {name: us-a}
+spec: {region: us, zone: us-1, gpu: {type: cpu}}
+---
+apiVersion: headrace.dev/v1alpha1
+kind: Tenant
+metadata: {name: demo}
+spec:
+  apiKeys: [{sha256: 2a97516c354b68848cdbd8f54a226a0a55b21ed138e207ad6c5cbb9c00aa5aea}]
+"""
+MODEL = """\
+apiVersion: headrace.dev/v1alpha1
+kind: Model
+metadata: {name: echo}
+spec:
+  inputs: [{name: data, datatype: BYTES, shape: [1]}]
+  outputs: [{name: data, datatype: BYTES, shape: [1]}]
+  versions:
+  - {version: 1, executor: identity}
+  - {version: 2, executor: identity}
+  aliases: {stable: 1}
+  balance: least-loaded
+  idempotent: true
+"""
+ROUTE = """\
+apiVersion: headrace.dev/v1alpha1
+kind: Route
+metadata: {name: echo}
+spec:
+  model: echo
+  split: [{version: %d}]
+"""
+
+
+class ControlWorld:
+    """What a test does to the control server and sees of it. Use as an async context manager."""
+
+    def __init__(self, folder: Path, *, return_grace_s: float | None = None) -> None:
+        self.config = folder / "config"
+        self.state = folder / "state"
+        self.nodes: dict[str, FakeGpuNode] = {}
+        self.failures: list[str] = []
+        self.answered = 0
+        self.server: asyncio.subprocess.Process | None = None
+        self._folder = folder
+        self._stack = AsyncExitStack()
+        self._xds_port, self.admin_port, self._envoy_admin, self._gateway = _free_ports(4)
+        self._orca_port = _free_ports(1, "127.0.3.1")[0]
+        self._return_grace_s = return_grace_s
+
+    async def __aenter__(self) -> Self:
+        self.http = await self._stack.enter_async_context(
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        )
+        self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._stack.push_async_callback(self.stop)
+        self.config.mkdir()
+        ports = {"orca_port": self._orca_port, "gateway_port": self._gateway}
+        (self.config / "mesh.yaml").write_text(MESH % ports)
+        (self.config / "model.yaml").write_text(MODEL)
+        self.route_to(1)
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self._stack.__aexit__(*failure)
+
+    # --- processes ------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the control server and wait until it listens."""
+        ports_file = self._folder / "ports.json"
+        ports_file.unlink(missing_ok=True)
+        arguments = ["-m", "headrace_xds", "--config", str(self.config)]
+        arguments += ["--state-dir", str(self.state), "--ports-file", str(ports_file)]
+        arguments += ["--xds-address", f"127.0.0.1:{self._xds_port}"]
+        arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
+        if self._return_grace_s is not None:
+            arguments += ["--return-grace", str(self._return_grace_s)]
+        with (self._folder / "control.log").open("ab") as log:
+            self.server = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stderr=log
+            )
+
+        async def listens() -> bool:
+            assert self.server is not None
+            assert self.server.returncode is None, self.log()
+            return ports_file.exists()
+
+        await until(listens)
+        assert json.loads(ports_file.read_text()) == {
+            "xds": self._xds_port,
+            "admin": self.admin_port,
+        }
+
+    async def stop(self, number: int = signal.SIGTERM) -> int:
+        """End the control server; its exit status."""
+        if self.server is None:
+            return 0
+        if self.server.returncode is None:
+            self.server.send_signal(number)
+        status = await self.server.wait()
+        self.server = None
+        return status
+
+    def log(self) -> str:
+        """What the control server wrote."""
+        return (self._folder / "control.log").read_text()
+
+    async def start_envoy(self) -> None:
+        """Start the gateway of region eu."""
+        gateway = ir.Gateway("eu", "eu", "127.0.0.1", self._gateway)
+        config = bootstrap(
+            gateway,
+            zone="eu-1",
+            xds=("127.0.0.1", self._xds_port),
+            admin=("127.0.0.1", self._envoy_admin),
+        )
+        path = self._folder / "envoy.json"
+        path.write_text(json.dumps(config))
+        process = await asyncio.create_subprocess_exec(
+            str(envoy()),
+            *("-c", str(path), "--concurrency", "1", "--disable-hot-restart"),
+            *("--log-path", str(self._folder / "envoy.log"), "--log-level", "warning"),
+        )
+
+        async def end() -> None:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+        self._stack.push_async_callback(end)
+
+    async def add_node(self, name: str, *, region: str = "eu") -> FakeGpuNode:
+        """Start a fake GPU node on an address of its own."""
+        node = FakeGpuNode(
+            name,
+            pool=f"{region}-a",
+            region=region,
+            zone=f"{region}-1",
+            xds=f"127.0.0.1:{self._xds_port}",
+            address=f"127.0.3.{len(self.nodes) + 1}",
+            orca_port=self._orca_port,
+        )
+        self.nodes[name] = await self._stack.enter_async_context(node)
+        return node
+
+    # --- configuration --------------------------------------------------------------------------
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file into the configuration folder, as an editor that writes and renames."""
+        partial = self.config / f".{name}.new"
+        partial.write_text(text)
+        partial.replace(self.config / name)
+
+    def route_to(self, version: int) -> None:
+        """Send all requests for the model to a version."""
+        self.write("route.yaml", ROUTE % version)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def admin(self, path: str) -> Any:
+        """JSON of the admin API."""
+        async with self.http.get(f"http://127.0.0.1:{self.admin_port}{path}") as answer:
+            return await answer.json(content_type=None)
+
+    async def send(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, Any]:
+        """Status and JSON of a request to the admin API."""
+        url = f"http://127.0.0.1:{self.admin_port}{path}"
+        async with self.http.request(method, url, data=body, headers=headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def held(self, node: str) -> dict[str, dict[str, Any]]:
+        """What the control server says about the versions on a node."""
+        for item in (await self.admin("/v1/nodes"))["items"]:
+            if item["name"] == node:
+                return {f"{model['model']}@{model['version']}": model for model in item["models"]}
+        return {}
+
+    async def endpoints(self, version: int = 1) -> dict[str, dict[str, Any]]:
+        """Endpoints that are published for a version, by node."""
+        name = cluster("echo", version, "http")
+        for item in (await self.admin("/v1/endpoints"))["items"]:
+            if item["cluster"] == name:
+                return {endpoint["node"]: endpoint for endpoint in item["endpoints"]}
+        return {}
+
+    async def hosts(self, version: int = 1) -> dict[str, int]:
+        """Weights of the hosts that Envoy has for a version, by address."""
+        name = cluster("echo", version, "http")
+        for status in (await self._envoy("/clusters?format=json"))["cluster_statuses"]:
+            if status["name"] == name:
+                return {
+                    host["address"]["socket_address"]["address"]: host["weight"]
+                    for host in status.get("host_statuses", ())
+                }
+        return {}
+
+    async def stats(self, pattern: str) -> dict[str, int]:
+        """Counters and gauges of Envoy."""
+        found = (await self._envoy(f"/stats?format=json&filter={pattern}"))["stats"]
+        return {stat["name"]: stat["value"] for stat in found if "value" in stat}
+
+    async def infer(self) -> str | None:
+        """Version that answers a request through the gateway, None when it fails."""
+        url = f"http://127.0.0.1:{self._gateway}/v2/models/echo/infer"
+        try:
+            async with self.http.post(url, data=b"{}", headers={"x-api-key": KEY}) as answer:
+                body = await answer.text()
+                if answer.status == 200:
+                    self.answered += 1
+                    return str(json.loads(body)["headers"]["x-headrace-version"])
+                self.failures.append(f"{answer.status} {body}")
+        except aiohttp.ClientError as error:
+            self.failures.append(repr(error))
+        return None
+
+    async def serving(self, version: str = "1") -> None:
+        """Wait until the gateway answers, then forget what failed before."""
+
+        async def answers() -> bool:
+            return await self.infer() == version
+
+        await until(answers)
+        self.failures.clear()
+
+    def under_load(self) -> "_Load":
+        """Requests without pause while the block runs; none of them may fail."""
+        return _Load(self)
+
+    async def _envoy(self, path: str) -> Any:
+        try:
+            async with self.http.get(f"http://127.0.0.1:{self._envoy_admin}{path}") as answer:
+                return await answer.json(content_type=None)
+        except aiohttp.ClientConnectionError:
+            return {"cluster_statuses": [], "stats": []}
+
+
+class _Load:
+    def __init__(self, world: ControlWorld) -> None:
+        self._world = world
+        self._done = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self._before = self._world.answered
+        self._tasks.create_task(self._run())
+
+    async def __aexit__(self, *failure: Any) -> None:
+        self._done.set()
+        await self._tasks.__aexit__(*failure)
+        assert self._world.failures == []
+        assert self._world.answered > self._before
+
+    async def _run(self) -> None:
+        while not self._done.is_set():
+            await self._world.infer()
+            await asyncio.sleep(0.005)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = DEADLINE_S) -> float:
+    """Wait until a condition holds; the seconds it took."""
+    started_s = time.monotonic()
+    async with asyncio.timeout(within_s):
+        while True:
+            if await condition():
+                break
+            await asyncio.sleep(0.02)
+    return time.monotonic() - started_s
+
+
+def _free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for item in sockets:
+            item.bind((address, 0))
+        return [item.getsockname()[1] for item in sockets]
+    finally:
+        for item in sockets:
+            item.close()

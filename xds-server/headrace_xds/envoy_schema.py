@@ -4,6 +4,7 @@ Published packages lag behind: they lack fields and whole files that this Envoy 
 carries every file descriptor as plain bytes, so what it accepts can be decoded and printed exactly.
 """
 
+import json
 import mmap
 import re
 from collections.abc import Mapping
@@ -41,11 +42,12 @@ class EnvoySchema:
 
     def to_json(self, type_url: str, body: bytes) -> dict[str, Any]:
         """JSON value of serialised bytes, every Any inside it opened."""
-        value: dict[str, Any] = json_format.MessageToDict(
+        text = json_format.MessageToJson(
             self.decode(type_url, body),
             preserving_proto_field_name=True,
             descriptor_pool=self._pool,
         )
+        value: dict[str, Any] = json.loads(text)
         return value
 
     def from_json(self, type_name: str, value: Mapping[str, Any]) -> Message:

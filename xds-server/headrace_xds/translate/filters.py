@@ -3,6 +3,7 @@
 A listener that changes drains its connections and cuts streams; an extension that changes does not.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from importlib import resources as package_resources
 from typing import Final
@@ -27,6 +28,8 @@ METADATA: Final = "headrace"
 """Namespace of what routes carry for filters."""
 LIMIT_KEY: Final = "limit"
 """Route metadata of a limited route: the name of its bucket."""
+FILL_INTERVAL_MIN_S: Final = 0.05
+"""Shortest period of a token bucket that Envoy takes."""
 UNLIMITED_TOKENS: Final = 2**32 - 1
 _ROUTE_NAME: Final = {
     "descriptor_key": LIMIT_KEY,
@@ -116,12 +119,14 @@ def rate_limit(routes: Sequence[ir.Route], cache: FragmentCache) -> Resource:
 
 
 def _descriptor(name: str, limit: ir.RateLimit) -> dict[str, object]:
+    # The same rate in larger steps, where the period is shorter than Envoy takes.
+    steps = max(1, math.ceil(FILL_INTERVAL_MIN_S / limit.per_s))
     return {
         "entries": [{"key": LIMIT_KEY, "value": name}],
         "token_bucket": {
             "max_tokens": limit.burst,
-            "tokens_per_fill": limit.requests,
-            "fill_interval": f"{limit.per_s:.3f}s",
+            "tokens_per_fill": limit.requests * steps,
+            "fill_interval": f"{limit.per_s * steps:.6f}s",
         },
     }
 

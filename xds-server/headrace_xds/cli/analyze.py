@@ -60,8 +60,8 @@ def run(flags: argparse.Namespace, console: Console) -> int:
 
 def _find(flags: argparse.Namespace) -> list[Problem]:
     if not flags.filename:
-        answer = Admin(flags.server).get("/v1/problems")
-        return [problems.from_json(problem) for problem in answer["problems"]]
+        found = Admin(flags.server).items("/v1/problems")
+        return [problems.from_json(problem) for problem in found]
     loaded = load(sources.read(flags.filename))
     return list(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
 

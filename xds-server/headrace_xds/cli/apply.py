@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.config.analyze import analyze
 from headrace.config.load import load
 from headrace.config.problems import Problem
 from headrace_xds.cli import problems, sources
@@ -39,9 +38,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     loaded = load(files)
     _demand(console, loaded.problems)
     if flags.dry_run == "client":
-        # References may point at what only the server has, so they are advice here.
-        for problem in analyze(loaded):
-            console.say(problems.line(console, problem))
+        # References may point at what only the server has: they are not looked at here.
         results = [_result(placed.object) for placed in loaded.objects]
         return _show(flags, console, results, suffix=" (client dry run)")
     query = {"dryRun": "1"} if flags.dry_run == "server" else {}

@@ -47,6 +47,17 @@ class Admin:
         """JSON under a path."""
         return self._ask("GET", path, query, None)
 
+    def items(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """Items of the list under a path."""
+        answer = self.get(path, **query)
+        if not isinstance(answer, dict) or not isinstance(answer.get("items"), list):
+            raise CommandError(
+                "the answer is no list",
+                where=f"{self.server}{path}",
+                remedy="is this the admin API of a headrace-xds of the same release?",
+            )
+        return list(answer["items"])
+
     def post(self, path: str, body: str, **query: str) -> Any:
         """JSON answer to a YAML body."""
         return self._ask("POST", path, query, body.encode())

@@ -53,7 +53,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
         return _show(flags, console, rows, OBSERVED[plural], single=single, plural=plural)
     query = {"defaults": "1"} if flags.defaults else {}
     kind = PLURALS[plural]
-    rows = list(admin.get(f"/v1/objects/{kind}", **query)["objects"])
+    rows = admin.items(f"/v1/objects/{kind}", **query)
     if name:
         rows = [row for row in rows if row["metadata"]["name"] == name]
         if not rows:
@@ -80,10 +80,10 @@ def _look(plural: str) -> str:
 
 def _observed(admin: Admin, plural: str) -> list[dict[str, Any]]:
     if plural == "endpoints":
-        return list(admin.get("/v1/endpoints")["clusters"])
-    nodes = admin.get("/v1/nodes")["nodes"]
+        return admin.items("/v1/endpoints")
+    nodes = admin.items("/v1/nodes")
     if plural == "nodes":
-        return list(nodes)
+        return nodes
     return [{"node": node["name"], **held} for node in nodes for held in node["models"]]
 
 
@@ -109,7 +109,7 @@ def _show(
 
 def _all(flags: argparse.Namespace, console: Console, admin: Admin) -> int:
     query = {"defaults": "1"} if flags.defaults else {}
-    rows = list(admin.get("/v1/objects", **query)["objects"])
+    rows = admin.items("/v1/objects", **query)
     if flags.output not in ("table", "wide"):
         console.data(render(rows, (), flags.output))
         return Exit.OK

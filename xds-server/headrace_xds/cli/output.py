@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,3 +62,16 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
         """No anchors."""
         return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+def _mapping(dumper: yaml.SafeDumper, value: OrderedDict[str, object]) -> yaml.MappingNode:
+    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items())
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(OrderedDict, _mapping)

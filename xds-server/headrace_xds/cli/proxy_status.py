@@ -51,7 +51,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
 
 
 def _read(admin: Admin, name: str | None) -> list[dict[str, Any]]:
-    rows = list(admin.get("/v1/proxies")["proxies"])
+    rows = admin.items("/v1/proxies")
     if name is None:
         return rows
     rows = [row for row in rows if row["id"] == name]

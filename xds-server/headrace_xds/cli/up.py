@@ -120,8 +120,8 @@ def curl(url: str) -> str:
     """A command line that asks the example's ranking model."""
     return f"""\
   curl -s {url}/v2/models/ranking/infer -H 'x-api-key: demo' -d '{{"inputs": [
-    {{"name": "query", "datatype": "BYTES", "shape": [1], "data": ["how do turbines work"]}},
-    {{"name": "documents", "datatype": "BYTES", "shape": [2],
+    {{"name": "query", "datatype": "BYTES", "shape": [1, 1], "data": ["how do turbines work"]}},
+    {{"name": "documents", "datatype": "BYTES", "shape": [1, 2],
      "data": ["water drives the wheel", "a recipe for bread"]}}]}}'"""
 
 

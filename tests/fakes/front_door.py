@@ -88,6 +88,7 @@ class FrontDoor(NamedTuple):
     session: aiohttp.ClientSession
     url: str
     channel: Any
+    grpc_target: str
 
     async def send(self, method: str, path: str, **options: Any) -> Reply:
         """The answer to an HTTP request; header names in lower case."""
@@ -117,10 +118,11 @@ async def front_door(target: str, assignments: Iterable[Assignment]) -> AsyncIte
     server = grpc_server(grpc_handlers(serving, triton))
     grpc_port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    channel = grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}", options=GRPC_OPTIONS)
+    grpc_target = f"127.0.0.1:{grpc_port}"
+    channel = grpc.aio.insecure_channel(grpc_target, options=GRPC_OPTIONS)
     try:
         async with aiohttp.ClientSession(auto_decompress=False) as session:
-            yield FrontDoor(serving, triton, session, f"http://{host}:{port}", channel)
+            yield FrontDoor(serving, triton, session, f"http://{host}:{port}", channel, grpc_target)
     finally:
         await channel.close(None)
         await server.stop(None)

@@ -1,5 +1,6 @@
 """Small models with one fault or habit each, for a real Triton in tests."""
 
+from headrace.assignment import Assignment
 from tests.fakes.front_door import assigned, pbtxt
 from tests.fakes.triton_process import IDENTITY, TritonProcess, write_model
 
@@ -36,6 +37,7 @@ import triton_python_backend_utils as pb_utils
 class TritonPythonModel:
     def initialize(self, args):
         self.log = args["model_repository"] + "/../../slow.log"
+        open(self.log, "a").close()
 
     def note(self, what):
         with open(self.log, "a") as log:
@@ -95,7 +97,12 @@ _EXTRA = {MANY.model: "model_transaction_policy { decoupled: true }\n"}
 
 def install(triton: TritonProcess) -> None:
     """Write every model and load it."""
-    for one in ALL:
+    install_only(triton, *ALL)
+
+
+def install_only(triton: TritonProcess, *models: Assignment) -> None:
+    """Write some models and load them."""
+    for one in models:
         config = pbtxt(one, _EXTRA.get(one.model, ""))
         write_model(triton.repository, f"{one.model}.1", config, _CODE.get(one.model, IDENTITY))
-    triton.load(*(f"{one.model}.1" for one in ALL))
+    triton.load(*(f"{one.model}.1" for one in models))

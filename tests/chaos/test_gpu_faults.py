@@ -81,9 +81,9 @@ async def _unready(world: SidecarWorld, assignment: object) -> bool:
 
 
 async def test_a_saturated_version_is_not_judged_hung(world: SidecarWorld) -> None:
-    busy = identity("busy", delay_ms="300")
+    busy = identity("busy", delay_ms="100")
     await world.ready(busy)
-    stub, until_s = world.stub(busy), time.monotonic() + 6.0
+    stub, until_s = world.stub(busy), time.monotonic() + 5.0
 
     async def call() -> set[int]:
         statuses = set()

@@ -7,6 +7,20 @@ from headrace.policy.utilization import RPS_SCALE, Used, report
 from headrace_sidecar.gpu.signals import NodeSignals
 
 
+class Encoder:
+    """Encodes each set of signals once, however many streams ask for it."""
+
+    def __init__(self) -> None:
+        self._signals: NodeSignals | None = None
+        self._report = b""
+
+    def encode(self, signals: NodeSignals) -> bytes:
+        """The report of these signals."""
+        if signals is not self._signals:
+            self._signals, self._report = signals, encode(signals)
+        return self._report
+
+
 def encode(signals: NodeSignals) -> bytes:
     """One ``OrcaLoadReport``. ``rps_fractional`` scales the utilisations; see ``utilization``."""
     used = {

@@ -69,11 +69,13 @@ class Sidecar:
         self.sampler = Sampler(
             lambda: self.serving,
             answers=self.serving.answers,
+            change=lambda: self.serving.change,
             gpu_busy=lambda: self.gpus.busy,
             metrics_address=lambda: self.watch.metrics_address,
             now=now,
         )
-        self.load_reports = LoadReports(lambda: loadreport.encode(self.sampler.newest))
+        encoder = loadreport.Encoder()
+        self.load_reports = LoadReports(lambda: encoder.encode(self.sampler.newest))
         self.repair = Repair(
             self.assignments.keepers,
             serving=self.serving,
@@ -162,7 +164,7 @@ class Sidecar:
     async def _register(self, taken: dict[str, int]) -> None:
         """Take up what was ready before, then keep the control stream open."""
         await self.gpus.look()
-        await self.watch.look()
+        await self.watch.looked.wait()
         ready = await self.assignments.adopt()
         self.client = AdsClient(
             server=self.settings.xds,

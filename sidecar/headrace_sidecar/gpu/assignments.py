@@ -15,7 +15,7 @@ import msgspec
 from headrace import limits, names
 from headrace.assignment import Assignment, from_json
 from headrace_sidecar.adsclient.messages import Assigned, Removed
-from headrace_sidecar.gpu.keeper import Keeper, Lanes, Order, Steps
+from headrace_sidecar.gpu.keeper import Keeper, Lanes, Order, Steps, same_content
 from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.records import Record, Records
 from headrace_sidecar.gpu.serving import Serving
@@ -97,10 +97,12 @@ class Assignments:
         What does not answer in time is let go: the control server sends it again if it is wanted.
         """
         for name, record in self._records.all.items():
-            self._order(name, Order(None, record.resource_version, record.assignment))
+            order = Order(None, record.resource_version, record.assignment, adopted=True)
+            self._order(name, order)
         adopted = list(self._keepers.values())
+        # Without Triton nothing can answer: register at once, and say that nothing is ready.
         await until(
-            lambda: all(one.state in _SETTLED for one in adopted),
+            lambda: not self._steps.up or all(one.state in _SETTLED for one in adopted),
             deadline_s=self._now() + limits.ADOPT_S,
             now=self._now,
         )
@@ -122,6 +124,10 @@ class Assignments:
         if isinstance(decoded, str):
             self._nack(assigned.nonce, decoded)
             return
+        record = self._records.all.get(assigned.name)
+        if record is not None and not same_content(record.assignment, decoded):
+            # From here on Triton may hold either content, and a record promises one.
+            self._records.drop(assigned.name)
         self._order(assigned.name, Order(assigned.nonce, assigned.version, decoded))
 
     def removed(self, removed: Removed) -> None:

@@ -40,6 +40,8 @@ class Order:
     nonce: str | None
     resource_version: str
     assignment: Assignment | None
+    adopted: bool = False
+    """It was ready under this very order before: what Triton still holds need not be loaded."""
 
 
 class Steps(Protocol):
@@ -55,6 +57,9 @@ class Steps(Protocol):
 
     async def place(self, assignment: Assignment) -> Placed:
         """Have the repository folder written."""
+
+    async def holds(self, assignment: Assignment) -> bool:
+        """Whether Triton has it loaded."""
 
     async def load(self, assignment: Assignment) -> None:
         """Load into Triton."""
@@ -119,6 +124,7 @@ class Keeper:
         """When Triton last loaded it: what happened before says nothing about it."""
         self._told: tuple[State, str] | None = None
         self._order = order
+        self._adopting = order.adopted
         self._answered = False
         self._good: Order | None = None
         self._note: Event | None = None
@@ -167,6 +173,7 @@ class Keeper:
         """Take a newer order. Content that is there, or on its way, is not made again."""
         same = order.assignment is not None and self._same(order.assignment)
         self._order, self._answered = order, False
+        self._adopting = self._adopting and same
         if same and self.state is State.READY and self._note is None:
             self._acknowledge()
         elif not same or self.state is State.FAILED:
@@ -200,10 +207,7 @@ class Keeper:
     def _same(self, assignment: Assignment) -> bool:
         """Whether that content is what this keeper has, or works on; the attempt is no content."""
         wanted = self._order.assignment
-        return wanted is not None and (
-            msgspec.structs.replace(assignment, attempt=0)
-            == msgspec.structs.replace(wanted, attempt=0)
-        )
+        return wanted is not None and same_content(assignment, wanted)
 
     def _leave_note(self, event: Event) -> None:
         self._note = event
@@ -268,7 +272,9 @@ class Keeper:
         incarnation = self._steps.incarnation
         async with self._lane:
             try:
-                await self._steps.load(self.assignment)
+                adopting, self._adopting = self._adopting, False
+                if not adopting or not await self._steps.holds(self.assignment):
+                    await self._steps.load(self.assignment)
             except Setback as setback:
                 self._triton_failures += setback.counted
                 return self._held_up(setback)
@@ -377,3 +383,8 @@ class Keeper:
             acknowledged=self._answered,
             limit=limits.LOAD_TRIES,
         )
+
+
+def same_content(one: Assignment, other: Assignment) -> bool:
+    """Whether two assignments ask for the same; which attempt it is, is no content."""
+    return msgspec.structs.replace(one, attempt=other.attempt) == other

@@ -79,24 +79,32 @@ class Sampler:
         served: Callable[[], Iterable[Served]],
         *,
         answers: Callable[[Served], bool],
+        change: Callable[[], asyncio.Event],
         gpu_busy: Callable[[], float | None],
         metrics_address: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
-        self.newest = NodeSignals(observed_s=now(), triton_s=None, versions=())
         self.page = b""
         """Triton's metrics page as it was last read."""
         self._served = served
         self._answers = answers
+        self._change = change
         self._gpu_busy = gpu_busy
         self._metrics_address = metrics_address
         self._now = now
         self._watched: dict[str, _Watched] = {}
         self._triton_s: float | None = None
+        self._changed = change()
+        self._newest = NodeSignals(observed_s=now(), triton_s=None, versions=())
 
     def __repr__(self) -> str:
         """One line for operators."""
-        return f"Sampler({len(self._watched)} versions at {self.newest.observed_s:.3f})"
+        return f"Sampler({len(self._watched)} versions at {self._newest.observed_s:.3f})"
+
+    @property
+    def newest(self) -> NodeSignals:
+        """The signals of the last sample, or of now when readiness has changed since."""
+        return self.sample() if self._changed.is_set() else self._newest
 
     def service_s(self, name: str) -> float:
         """What one batch of a version takes; 0 before it was measured."""
@@ -142,12 +150,12 @@ class Sampler:
 
     def sample(self) -> NodeSignals:
         """Compute the signals of this moment."""
-        now_s = self._now()
+        now_s, self._changed = self._now(), self._change()
         versions = tuple(self._signal(served, now_s) for served in self._served())
         present = {names.assignment(one.model, one.version) for one in versions}
         self._watched = {name: one for name, one in self._watched.items() if name in present}
-        self.newest = NodeSignals(observed_s=now_s, triton_s=self._triton_s, versions=versions)
-        return self.newest
+        self._newest = NodeSignals(observed_s=now_s, triton_s=self._triton_s, versions=versions)
+        return self._newest
 
     def _watch(self, served: Served) -> _Watched:
         name = served.assignment.name

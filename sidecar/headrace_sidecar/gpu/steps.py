@@ -51,6 +51,10 @@ class Steps:
         """Have weights verified and the repository folder written."""
         return await self._agent.place(assignment)
 
+    async def holds(self, assignment: Assignment) -> bool:
+        """Whether Triton has the version loaded; it says so of one whose process died, too."""
+        return self._state.up and await self._triton.ready(_triton_model(assignment))
+
     async def load(self, assignment: Assignment) -> None:
         """Load the version into Triton."""
         self._check_up()

@@ -24,6 +24,8 @@ class TritonWatch:
     def __init__(self, agent: Agent, triton: Triton) -> None:
         self.status: TritonStatus | None = None
         self.on_change: list[Callable[[], None]] = []
+        self.looked = asyncio.Event()
+        """Set once it is known whether Triton is there."""
         self._agent = agent
         self._triton = triton
         self._up = False
@@ -52,6 +54,7 @@ class TritonWatch:
         """Watch until cancelled."""
         while True:
             await self.look()
+            self.looked.set()
             await asyncio.sleep(PERIOD_S)
 
     async def look(self) -> None:

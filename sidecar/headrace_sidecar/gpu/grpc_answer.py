@@ -1,12 +1,15 @@
 """Refusals of the gRPC front door: a status, and what gateways read as response headers.
 
-A call that is refused before its first message ends with trailers only, which travel as response
-headers: Envoy's retry and outlier rules see the marks there. (Checked on the wire with grpc.aio.)
+Both are in initial metadata. Envoy's retry rules would also see them in an answer that is trailers
+only, but its outlier detection would not: there it counts the status alone, and a full node would
+be ejected as sick. Failures proper are trailers only for that very reason.
 """
 
+import contextlib
 from typing import Any, Final
 
 import grpc
+import grpc.aio
 
 from headrace import headers
 from headrace.refusals import Refused
@@ -33,6 +36,11 @@ def marks(refused: Refused) -> tuple[tuple[str, str], ...]:
 
 async def abort(context: Any, refused: Refused) -> None:
     """End a call with a refusal; does not return."""
+    found = marks(refused)
+    if not refused.sick:
+        # Refused when a stream is under way, it has its initial metadata behind it.
+        with contextlib.suppress(grpc.aio.UsageError):
+            await context.send_initial_metadata(found)
     await context.abort(
-        _STATUS[refused.refusal.grpc], f"{refused.refusal.code}: {refused.message}", marks(refused)
+        _STATUS[refused.refusal.grpc], f"{refused.refusal.code}: {refused.message}", found
     )

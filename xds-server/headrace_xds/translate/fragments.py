@@ -18,8 +18,9 @@ class FragmentCache:
         self.built = 0
         """Fragments that were not found and had to be built."""
 
-    def __len__(self) -> int:
-        """Fragments that are kept."""
+    @property
+    def size(self) -> int:
+        """Fragments that are kept. (A length would make an empty cache false.)"""
         return len(self._kept)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:

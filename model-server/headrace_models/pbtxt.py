@@ -5,13 +5,12 @@ from typing import Final
 
 from headrace import names
 from headrace.assignment import Assignment, Batching, Tensor
+from headrace.oip import priority
 from headrace_models.catalogue import Executor
 
 _MICROSECONDS: Final = 1_000_000
-PRIORITIES: Final = 3
-"""Queue levels: 1 critical, 2 standard, 3 sheddable."""
-DEFAULT_PRIORITY: Final = 2
-SHEDDABLE: Final = 3
+PRIORITIES: Final = max(priority.LEVELS.values())
+SHEDDABLE: Final = priority.LEVELS["sheddable"]
 _TRITON_TYPES: Final = {"BYTES": "TYPE_STRING"}
 
 
@@ -64,14 +63,15 @@ def _dynamic_batching(batching: Batching) -> str:
         [
             f"max_queue_delay_microseconds: {_microseconds(batching.max_queue_delay_s)}",
             f"priority_levels: {PRIORITIES}",
-            f"default_priority_level: {DEFAULT_PRIORITY}",
+            f"default_priority_level: {priority.LEVELS[priority.DEFAULT_TIER]}",
             _block("default_queue_policy", _queue_policy(batching)),
             *(
                 _block(
                     "priority_queue_policy",
                     [f"key: {level}", _block("value", _queue_policy(policy))],
                 )
-                for level, policy in ((1, batching), (2, batching), (SHEDDABLE, sheddable))
+                for level in range(1, PRIORITIES + 1)
+                for policy in (sheddable if level == SHEDDABLE else batching,)
             ),
         ],
     )

@@ -108,6 +108,10 @@ class AdsClient:
             while True:
                 started_s = self._now()
                 reason = await self._stream(open_stream)
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    # A stream that breaks as it is cancelled hides the cancellation (Python 3.11).
+                    raise asyncio.CancelledError
                 self._engine.disconnect()
                 self._handler.disconnected(reason)
                 if self._reconnect.is_set():

@@ -75,7 +75,7 @@ class Sidecar:
             now=now,
         )
         encoder = loadreport.Encoder()
-        self.load_reports = LoadReports(lambda: encoder.encode(self.sampler.newest))
+        self.load_reports = LoadReports(lambda: encoder.encode(self.sampler.current()))
         self.repair = Repair(
             self.assignments.keepers,
             serving=self.serving,
@@ -97,6 +97,7 @@ class Sidecar:
         triton.on_stub_death = self.repair.stub_died
         self.watch.on_change.append(self.assignments.look)
         self.serving.on_end = self.chronicle.ended
+        self.serving.on_refused = self.chronicle.refused
         expose(
             self.exposition,
             sampler=self.sampler,

@@ -15,8 +15,9 @@ import msgspec
 from headrace import limits, names
 from headrace.assignment import Assignment, from_json
 from headrace_sidecar.adsclient.messages import Assigned, Removed
-from headrace_sidecar.gpu.keeper import Keeper, Lanes, Order, Steps, same_content
+from headrace_sidecar.gpu.keeper import Keeper
 from headrace_sidecar.gpu.lifecycle import State
+from headrace_sidecar.gpu.order import Kept, Lanes, Order, Steps, same_content
 from headrace_sidecar.gpu.records import Record, Records
 from headrace_sidecar.gpu.serving import Serving
 from headrace_sidecar.gpu.until import until
@@ -152,7 +153,7 @@ class Assignments:
 
     # --- what keepers report --------------------------------------------------------------------
 
-    def kept(self, keeper: Keeper, order: Order) -> None:
+    def kept(self, keeper: Kept, order: Order) -> None:
         """ACK, and put on record."""
         self._records.keep(Record(order.resource_version, keeper.assignment))
         started_s = self._ordered_s.pop(keeper.name, None)
@@ -160,18 +161,18 @@ class Assignments:
             self._chronicle.loaded(keeper.assignment, self._now() - started_s)
         self._ack(order.nonce)
 
-    def refused(self, keeper: Keeper, order: Order, reason: str) -> None:
+    def refused(self, keeper: Kept, order: Order, reason: str) -> None:
         """NACK."""
         self._ordered_s.pop(keeper.name, None)
         self._nack(order.nonce, f"{keeper.name}: {reason}")
 
-    def gone(self, keeper: Keeper, order: Order) -> None:
+    def gone(self, keeper: Kept, order: Order) -> None:
         """ACK a removal."""
         if self._keepers.get(keeper.name) is keeper:
             del self._keepers[keeper.name]
         self._ack(order.nonce)
 
-    def entered(self, keeper: Keeper, state: State) -> None:
+    def entered(self, keeper: Kept, state: State) -> None:
         """Count it."""
         self._chronicle.entered(keeper.assignment, state)
 

@@ -78,7 +78,7 @@ def expose(
     ) -> Callable[[], Iterable[Sample]]:
         return lambda: [
             ((signal.model, str(signal.version)), found)
-            for signal in sampler.newest.versions
+            for signal in sampler.current().versions
             if (found := value(signal)) is not None
         ]
 
@@ -124,8 +124,8 @@ def _expose_gpus(exposition: Exposition, gpus: Gpus) -> None:
 
 def _ages(sampler: Sampler, gpus: Gpus, now_s: float) -> list[Sample]:
     times = {
-        "node": sampler.newest.observed_s,
-        "triton": sampler.newest.triton_s,
+        "node": sampler.current().observed_s,
+        "triton": sampler.current().triton_s,
         "gpu": gpus.read_s if gpus.newest else None,
     }
     return [((source,), now_s - at_s) for source, at_s in times.items() if at_s is not None]

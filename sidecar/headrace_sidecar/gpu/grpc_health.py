@@ -23,6 +23,11 @@ SERVICE_UNKNOWN: Final = 3
 _SERVICE: Final = "/grpc.health.v1.Health/"
 
 
+def _ignore(refused: Refused) -> None:
+    """Who asks for health is no caller."""
+    del refused
+
+
 class Health:
     """Says whether the node, or a model version on it, takes requests."""
 
@@ -33,7 +38,7 @@ class Health:
     def methods(self) -> grpc_method.Methods:
         """Both methods of the service."""
         return {
-            f"{_SERVICE}Check": grpc_method.unary(self._check),
+            f"{_SERVICE}Check": grpc_method.unary(self._check, _ignore),
             f"{_SERVICE}Watch": grpc.unary_stream_rpc_method_handler(self._watch),
         }
 

@@ -18,6 +18,8 @@ Methods = Mapping[str, Handler]
 
 Unary = Callable[[bytes, Any], Awaitable[Message | bytes]]
 Stream = Callable[[AsyncIterator[bytes], Any], Awaitable[None]]
+Hear = Callable[[Refused], None]
+"""Is told of every refusal."""
 _log = logging.getLogger(__name__)
 
 
@@ -37,34 +39,39 @@ def malformed() -> Refused:
     return Refused(Refusal.INVALID_VALUE, "the message cannot be decoded")
 
 
-def unary(method: Unary) -> Handler:
+def unary(method: Unary, hear: Hear) -> Handler:
     """Handler of one request and one response."""
+
+    async def refuse(context: Any, refused: Refused) -> None:
+        hear(refused)
+        await grpc_answer.abort(context, refused)
 
     async def handle(data: bytes, context: Any) -> bytes:
         try:
             answer = await method(data, context)
             return answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Refused as refused:
-            await grpc_answer.abort(context, refused)
+            await refuse(context, refused)
         except DecodeError:
-            await grpc_answer.abort(context, malformed())
+            await refuse(context, malformed())
         except grpc.aio.AbortError:
             raise
         except Exception:
             _log.exception("a gRPC call failed")
-            await grpc_answer.abort(context, _internal())
+            await refuse(context, _internal())
         raise AssertionError("abort does not return")
 
     return grpc.unary_unary_rpc_method_handler(handle)
 
 
-def stream(method: Stream) -> Handler:
+def stream(method: Stream, hear: Hear) -> Handler:
     """Handler of many requests and many responses."""
 
     async def handle(requests: AsyncIterator[bytes], context: Any) -> None:
         try:
             await method(requests, context)
         except Refused as refused:
+            hear(refused)
             await grpc_answer.abort(context, refused)
         except grpc.aio.AbortError:
             raise

@@ -9,15 +9,13 @@ one is put back.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
-
-import msgspec
+from typing import Final
 
 from headrace import limits
 from headrace.assignment import Assignment
-from headrace_sidecar.gpu.agent import Golden, Placed
+from headrace_sidecar.gpu.agent import Golden
 from headrace_sidecar.gpu.lifecycle import INTERRUPTIBLE, NEXT, Delays, Event, State, settle
+from headrace_sidecar.gpu.order import Lanes, Order, Reporter, Steps, same_content
 from headrace_sidecar.gpu.serving import Serving
 from headrace_sidecar.gpu.setback import Setback
 from headrace_sidecar.gpu.until import until
@@ -28,77 +26,6 @@ _ABSENT_S: Final = 1.0
 _LOUD: Final = frozenset({State.READY, State.RESETTING, State.FAILED, State.GONE})
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the control server wants of a version; ``assignment`` None: let go of it.
-
-    ``nonce`` is what to answer with, None when nobody waits for an answer.
-    """
-
-    nonce: str | None
-    resource_version: str
-    assignment: Assignment | None
-    adopted: bool = False
-    """It was ready under this very order before: what Triton still holds need not be loaded."""
-
-
-class Steps(Protocol):
-    """What a keeper can have done; see ``steps.py``."""
-
-    @property
-    def incarnation(self) -> int:
-        """Which Triton this is."""
-
-    @property
-    def up(self) -> bool:
-        """Whether Triton answers."""
-
-    async def place(self, assignment: Assignment) -> Placed:
-        """Have the repository folder written."""
-
-    async def holds(self, assignment: Assignment) -> bool:
-        """Whether Triton has it loaded."""
-
-    async def load(self, assignment: Assignment) -> None:
-        """Load into Triton."""
-
-    async def check(self, assignment: Assignment, question: Golden) -> None:
-        """Ask the golden question."""
-
-    async def unload(self, assignment: Assignment) -> None:
-        """Unload from Triton."""
-
-    async def discard(self, assignment: Assignment) -> None:
-        """Have the repository folder deleted."""
-
-    async def restart_triton(self) -> bool:
-        """Ask for a new Triton."""
-
-
-class Reporter(Protocol):
-    """Who hears of what became of orders."""
-
-    def kept(self, keeper: "Keeper", order: Order) -> None:
-        """The version is ready as ordered."""
-
-    def refused(self, keeper: "Keeper", order: Order, reason: str) -> None:
-        """The order was given up."""
-
-    def gone(self, keeper: "Keeper", order: Order) -> None:
-        """The version was let go."""
-
-    def entered(self, keeper: "Keeper", state: State) -> None:
-        """The version is in another state."""
-
-
-class Lanes:
-    """How many versions are worked on at once: new orders in one lane, repairs in the other."""
-
-    def __init__(self) -> None:
-        self.orders = asyncio.Semaphore(limits.ASSIGNMENTS_IN_FLIGHT)
-        self.repairs = asyncio.Semaphore(limits.REPAIRS_IN_FLIGHT)
 
 
 class Keeper:
@@ -383,8 +310,3 @@ class Keeper:
             acknowledged=self._answered,
             limit=limits.LOAD_TRIES,
         )
-
-
-def same_content(one: Assignment, other: Assignment) -> bool:
-    """Whether two assignments ask for the same; which attempt it is, is no content."""
-    return msgspec.structs.replace(one, attempt=other.attempt) == other

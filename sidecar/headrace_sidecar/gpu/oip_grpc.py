@@ -71,8 +71,9 @@ class OipGrpc:
             "ModelInfer": self._model_infer,
             **dict.fromkeys(_OPERATORS, _not_offered),
         }
-        found = {name: grpc_method.unary(method) for name, method in unary.items()}
-        found["ModelStreamInfer"] = grpc_method.stream(self._model_stream_infer)
+        hear = self._serving.hear
+        found = {name: grpc_method.unary(method, hear) for name, method in unary.items()}
+        found["ModelStreamInfer"] = grpc_method.stream(self._model_stream_infer, hear)
         return {f"/{_SERVICE}/{name}": handler for name, handler in found.items()}
 
     async def _server_live(self, data: bytes, context: Any) -> Any:

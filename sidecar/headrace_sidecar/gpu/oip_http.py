@@ -40,6 +40,7 @@ class OipHttp:
         try:
             return await self._answer(request)
         except Refused as refused:
+            self._serving.hear(refused)
             response = http_answer.refusal(refused)
             if not request.content.at_eof():
                 # What is left of the body is not worth reading.

@@ -77,6 +77,8 @@ class Serving:
         self.bodies = Bodies()
         self.on_end: Callable[[Assignment, str, float], None] | None = None
         """Hears of every request that ended: how, and after how many seconds."""
+        self.on_refused: Callable[[str], None] | None = None
+        """Hears the code of every refusal."""
         self._leaving = False
         self._draining = False
         self._models: dict[str, dict[int, Served]] = {}
@@ -223,6 +225,11 @@ class Serving:
                 served.refused_total += 1
             case Outcome.ABANDONED:
                 served.abandoned_total += 1
+
+    def hear(self, refused: Refused) -> None:
+        """A front door refused a request, whatever for."""
+        if self.on_refused is not None:
+            self.on_refused(refused.refusal.code)
 
     def _changed(self) -> None:
         self._change.set()

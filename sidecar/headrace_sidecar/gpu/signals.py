@@ -101,8 +101,7 @@ class Sampler:
         """One line for operators."""
         return f"Sampler({len(self._watched)} versions at {self._newest.observed_s:.3f})"
 
-    @property
-    def newest(self) -> NodeSignals:
+    def current(self) -> NodeSignals:
         """The signals of the last sample, or of now when readiness has changed since."""
         return self.sample() if self._changed.is_set() else self._newest
 

@@ -79,14 +79,10 @@ def edit(mesh: LocalMesh, file: str, old: str, new: str) -> None:
 
 
 def in_effect(mesh: LocalMesh) -> bool:
-    """Whether every proxy acknowledged everything that is published."""
-    proxies = admin(mesh, "/v1/proxies")
-    return all(proxy["inEffect"] for proxy in _items(proxies))
-
-
-def _items(page: Any) -> list[Any]:
-    found: list[Any] = page["items"] if isinstance(page, dict) else page
-    return found
+    """Whether every program that was started acknowledged everything that is published to it."""
+    started = {program.name for program in mesh.plan.programs}
+    proxies = admin(mesh, "/v1/proxies")["items"]
+    return all(proxy["inEffect"] for proxy in proxies if proxy["id"] in started)
 
 
 def _address(host: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ Closed-loop clients slow down with the server and so hide its stalls; this one d
 """
 
 import asyncio
+import io
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -78,7 +79,9 @@ async def send(session: aiohttp.ClientSession, url: str, call: Call) -> Answer:
     """One request; a broken connection is an answer too."""
     began = time.monotonic()
     try:
-        async with session.post(url + call.path, data=call.body, headers=call.headers) as reply:
+        async with session.post(
+            url + call.path, data=io.BytesIO(call.body), headers=call.headers
+        ) as reply:
             body = await reply.read()
             took = time.monotonic() - began
             return Answer(began, took, reply.status, dict(reply.headers), body)
@@ -139,14 +142,22 @@ async def steady(url: str, call: Callable[[int], Call], *, rps: float) -> AsyncI
 async def eventually(
     true: Callable[[], object], *, within_s: float = 20.0, what: str = "the condition"
 ) -> None:
-    """Wait until something holds; AssertionError when it does not within the time."""
+    """Wait until something holds; AssertionError when it does not within the time.
+
+    What cannot be asked, because the program that would answer is down, does not hold yet.
+    """
     deadline = time.monotonic() + within_s
     while True:
-        result = true()
-        if asyncio.iscoroutine(result):
-            result = await result
-        if result:
+        if await _holds(true):
             return
         if time.monotonic() > deadline:
             raise AssertionError(f"{what} did not hold within {within_s} s")
         await asyncio.sleep(0.05)
+
+
+async def _holds(true: Callable[[], object]) -> bool:
+    try:
+        result = true()
+        return bool(await result if asyncio.iscoroutine(result) else result)
+    except OSError:
+        return False

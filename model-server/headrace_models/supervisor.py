@@ -100,30 +100,33 @@ class Supervisor:
         started_s = time.monotonic()
         process = await self._spawn()
         answered = False
-        try:
-            async with asyncio.TaskGroup() as group:
-                pump = group.create_task(process.pump(self._log))
-                try:
-                    answered = await self._started(process)
-                    if answered:
-                        await self._ends_or_restarts(process)
-                finally:
-                    self._answered.clear()
-                    sick = self._restart.is_set() or not answered
-                    grace_s = limits.TRITON_REPAIR_S if sick else limits.TRITON_KILL_S
-                    await process.stop(within_s=grace_s)
-                    # The last lines say why it ended. Whoever held the pipe was just killed.
-                    await asyncio.wait((pump,), timeout=_LAST_LINES_S)
-                    pump.cancel()
-        finally:
-            self._answered.clear()
-            removed = leftovers.sweep(self._layout)
-            _LOG.info("pid %d ended, %d leftover files removed", process.pid, removed)
+        async with asyncio.TaskGroup() as group:
+            pump = group.create_task(process.pump(self._log))
+            try:
+                answered = await self._started(process)
+                if answered:
+                    await self._ends_or_restarts(process)
+            finally:
+                sick = self._restart.is_set() or not answered
+                within_s = limits.TRITON_REPAIR_S if sick else limits.TRITON_KILL_S
+                await self._end(process, pump, within_s=within_s)
         return restarts.Ended(
             lived_s=time.monotonic() - started_s,
             answered=answered,
             requested=self._restart.is_set(),
         )
+
+    async def _end(
+        self, process: TritonProcess, pump: asyncio.Task[None], *, within_s: float
+    ) -> None:
+        """Stop it, hear its last words, remove what it left."""
+        self._answered.clear()
+        await process.stop(within_s=within_s)
+        # The last lines say why it ended. Whoever held the pipe was just killed.
+        await asyncio.wait((pump,), timeout=_LAST_LINES_S)
+        pump.cancel()
+        removed = leftovers.sweep(self._layout)
+        _LOG.info("pid %d ended, %d leftover files removed", process.pid, removed)
 
     async def _spawn(self) -> TritonProcess:
         leftovers.sweep(self._layout)

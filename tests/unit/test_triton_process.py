@@ -45,6 +45,12 @@ def test_tritonserver_opens_no_port_but_the_one_of_its_metrics() -> None:
     assert "--metrics-port=4321" in arguments
 
 
+def test_tritonserver_gives_up_on_requests_before_it_is_killed() -> None:
+    arguments = command.arguments(BINARIES, PLACES, metrics_port=1)
+    assert f"--exit-timeout-secs={limits.TRITON_EXIT_S:.0f}" in arguments
+    assert limits.TRITON_EXIT_S < limits.TRITON_KILL_S
+
+
 def test_tritonserver_loads_only_what_it_is_told_to() -> None:
     arguments = command.arguments(BINARIES, PLACES, metrics_port=1)
     assert "--model-control-mode=explicit" in arguments

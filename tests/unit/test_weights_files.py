@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import fcntl
 import json
 import os
 import subprocess
@@ -124,6 +125,19 @@ async def test_two_converters_do_the_work_once(tmp_path: Path) -> None:
     assert [converter.returncode for converter in converters] == [0, 0]
     progress = b"".join(errors for _, errors in ends)
     assert progress.count(b"converting with recipe") == 1
+
+
+def test_a_converter_that_holds_the_lock_too_long_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CONVERT_S", 0.0)
+    lock = artifacts.place(tmp_path, ARTIFACTS[SMALL])
+    lock.parent.mkdir()
+    with lock.with_name(f"{lock.name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Failure, match="conversion_stuck") as refused:
+            convert.convert(ARTIFACTS[SMALL], tmp_path)
+    assert not refused.value.permanent
 
 
 def test_an_unwritable_cache_is_a_passing_failure(

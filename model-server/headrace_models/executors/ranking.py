@@ -34,9 +34,7 @@ class Ranked:
 def question(query: bytes, documents: Sequence[bytes]) -> Question:
     """The question in a request's tensors; raises BadText."""
     if len(documents) > limits.DOCUMENTS:
-        raise BadText(
-            f"there are {len(documents)} documents; at most {limits.DOCUMENTS} are scored"
-        )
+        raise BadText(f"at most {limits.DOCUMENTS} documents are scored, not {len(documents)}")
     try:
         return Question(query.decode(), tuple(document.decode() for document in documents))
     except UnicodeDecodeError as error:

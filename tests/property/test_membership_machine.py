@@ -107,12 +107,14 @@ class Fleet(RuleBasedStateMachine):
         self.place()
         withheld = self.membership.settle(self.wanted, now_s=self.now_s)
         for name in held - withheld:
-            assert self.membership.holders(name), "an endpoint set was emptied by a restart"
+            assert self.membership.holders().get(name, []), (
+                "an endpoint set was emptied by a restart"
+            )
 
     @invariant()
     def endpoints_said_that_they_are_ready(self) -> None:
         for name in self.wanted:
-            for holder in self.membership.holders(name):
+            for holder in self.membership.holders().get(name, []):
                 assert self.said[holder.info.name, name]
 
     @invariant()
@@ -131,7 +133,7 @@ class Fleet(RuleBasedStateMachine):
         return [
             (name, holder.info.name)
             for name in sorted(self.wanted)
-            for holder in self.membership.holders(name)
+            for holder in self.membership.holders().get(name, [])
         ]
 
 

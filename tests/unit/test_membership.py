@@ -45,7 +45,7 @@ def join(membership: Membership, *names: str, ready: bool = True) -> Membership:
 
 
 def holders(membership: Membership, name: str = VISION) -> list[str]:
-    return [holder.info.name for holder in membership.holders(name)]
+    return [holder.info.name for holder in membership.holders().get(name, [])]
 
 
 def states(membership: Membership) -> list[HoldState]:
@@ -132,12 +132,12 @@ def test_what_a_returning_node_claims_it_holds() -> None:
 def test_a_leaving_node_drains_and_is_gone_when_its_stream_ends() -> None:
     membership = join(fresh(), "n1")
     membership.leave("n1", now_s=3)
-    assert [holder.draining for holder in membership.holders(VISION)] == [True]
+    assert [holder.draining for holder in membership.holders()[VISION]] == [True]
     membership.disconnect(1, "n1", now_s=4)
     assert holders(membership) == []
     membership.connect(2, info("n1"), now_s=5)
     membership.claim("n1", {VISION: "v"}, now_s=5)
-    assert [holder.draining for holder in membership.holders(VISION)] == [False]
+    assert [holder.draining for holder in membership.holders()[VISION]] == [False]
 
 
 def test_a_dropped_version_is_withdrawn_until_its_removal_is_acknowledged() -> None:

@@ -15,6 +15,7 @@ from headrace.policy.record import NodeInfo, Record
 from headrace.signals import NodeLoad
 from headrace_xds.eds import PROTOCOLS, EndpointSets
 from headrace_xds.fleet import Fleet
+from headrace_xds.loads import LoadTable
 from headrace_xds.offers import offer
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, Resource
 
@@ -54,7 +55,7 @@ class Control:
         self.membership = membership
         self.fleet = fleet
         self.sets = EndpointSets()
-        self.loads: dict[str, NodeLoad] = {}
+        self.loads = LoadTable()
         self.compiled: Compiled | None = None
         self._hub = hub
         self._retiring: dict[str, _Retiring] = {}
@@ -93,7 +94,7 @@ class Control:
         self.sets.relocate()
         self._place(now_s)
         # Endpoints first: a new cluster's name must be known when its proxy asks for endpoints.
-        self.sets.refresh(self._versions(), self.membership, self.loads, now_s=now_s)
+        self.sets.rebuild(self._versions(), self.membership, self.loads, now_s=now_s)
         self._withheld = self._unsettled(now_s)
         self._publish_endpoints(compiled.mesh)
         for gateway in _gateways(compiled.mesh):
@@ -107,7 +108,7 @@ class Control:
 
     def observe(self, load: NodeLoad) -> None:
         """Take in a load report."""
-        self.loads[load.node] = load
+        self.loads.observe(load)
 
     def note_membership(self) -> None:
         """Say that membership took in a fact."""
@@ -120,9 +121,11 @@ class Control:
         if self.membership.advance(now_s=now_s):
             self._membership_changed = True
         self._retire(now_s)
-        for node in self.loads.keys() - self.membership.nodes.keys():
-            del self.loads[node]
-        if self.sets.refresh(self._versions(), self.membership, self.loads, now_s=now_s):
+        if self._membership_changed:
+            self.loads.keep_only(self.membership.nodes)
+            if self.sets.rebuild(self._versions(), self.membership, self.loads, now_s=now_s):
+                self._endpoints_due = True
+        if self.sets.follow(self._versions(), self.loads, now_s=now_s):
             self._endpoints_due = True
         withheld = self._unsettled(now_s)
         if withheld != self._withheld:
@@ -189,10 +192,10 @@ class Control:
         return any(True for name in clusters for _ in self.fleet.holders(CLUSTER, name))
 
     def _unsettled(self, now_s: float) -> frozenset[str]:
-        by_assignment = {served.assignment.name: served for served in self._versions()}
+        wanted = self.membership.wanted
         withheld = {
-            names.cluster(by_assignment[name].model, by_assignment[name].version, protocol)
-            for name in self.membership.settle(by_assignment, now_s=now_s)
+            names.cluster(*names.parse_assignment(name), protocol)
+            for name in self.membership.settle(wanted, now_s=now_s)
             for protocol in PROTOCOLS
         }
         if not self.membership.nodes_settled(now_s=now_s):

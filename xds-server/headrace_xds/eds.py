@@ -12,7 +12,7 @@ from headrace import ir, limits, names
 from headrace.policy.membership import Holder, Membership
 from headrace.policy.record import NodeInfo
 from headrace.policy.weights import weigh
-from headrace.signals import NodeLoad, VersionLoad
+from headrace_xds.loads import LoadTable
 from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.resources import Resource
 
@@ -41,35 +41,35 @@ class EndpointSets:
     """Current endpoint sets of every cluster; ``refresh`` follows membership and load."""
 
     def __init__(self) -> None:
-        self._clusters: dict[str, _Cluster] = {}
-        self._weights: dict[str, dict[str, int]] = {}
-        self._weighed_at_s = float("-inf")
         self.weight_changes = 0
         """Times that the weights of a model version changed."""
+        self._clusters: dict[str, _Cluster] = {}
+        self._weights: dict[str, dict[str, int]] = {}
+        self._unready: Mapping[str, frozenset[str]] = {}
+        self._weighed_at_s = float("-inf")
 
     def __repr__(self) -> str:
         """One line for operators."""
         ends = sum(len(cluster.endpoints) for cluster in self._clusters.values())
         return f"<EndpointSets clusters={len(self._clusters)} endpoints={ends}>"
 
-    def refresh(
+    def rebuild(
         self,
         versions: Iterable[ir.ServedVersion],
         membership: Membership,
-        loads: Mapping[str, NodeLoad],
+        loads: LoadTable,
         *,
         now_s: float,
     ) -> bool:
         """Work out every endpoint set again; True when one of them differs."""
-        weigh_now = now_s - self._weighed_at_s >= limits.WEIGHT_PUSH_PERIOD_S
-        if weigh_now:
-            self._weighed_at_s = now_s
+        self._unready = loads.unready(now_s=now_s)
+        holders = membership.holders()
         sets: dict[str, tuple[Endpoint, ...]] = {}
         known: set[str] = set()
         for served in versions:
             name = served.assignment.name
             known.add(name)
-            endpoints = self._endpoints(served, membership, loads, now_s, weigh_now=weigh_now)
+            endpoints = self._endpoints(served, holders.get(name, []), loads, now_s)
             for protocol in PROTOCOLS:
                 sets[names.cluster(served.model, served.version, protocol)] = endpoints
         everyone = tuple(
@@ -80,7 +80,37 @@ class EndpointSets:
             sets[names.node_cluster(protocol)] = everyone
         for name in self._weights.keys() - known:
             del self._weights[name]
-        return self._replace(sets)
+        gone = self._clusters.keys() - sets.keys()
+        for name in gone:
+            del self._clusters[name]
+        return self._update(sets) or bool(gone)
+
+    def follow(
+        self, versions: Iterable[ir.ServedVersion], loads: LoadTable, *, now_s: float
+    ) -> bool:
+        """Follow load, where it matters and at most five times a second; members are unchanged."""
+        if now_s - self._weighed_at_s < limits.WEIGHT_PUSH_PERIOD_S:
+            return False
+        self._weighed_at_s = now_s
+        before, self._unready = self._unready, loads.unready(now_s=now_s)
+        moved = {name for name in before.keys() | self._unready if self._differs(name, before)}
+        sets: dict[str, tuple[Endpoint, ...]] = {}
+        for served in versions:
+            name = served.assignment.name
+            if served.balance != "least-loaded" and name not in moved:
+                continue
+            cluster = self._clusters[names.cluster(served.model, served.version, "http")]
+            nodes = [endpoint.info.name for endpoint in cluster.endpoints]
+            if not self._weigh(served, nodes, loads, now_s) and name not in moved:
+                continue
+            holders = [
+                Holder(endpoint.info, draining=endpoint.health == "draining")
+                for endpoint in cluster.endpoints
+            ]
+            endpoints = self._endpoints(served, holders, loads, now_s)
+            for protocol in PROTOCOLS:
+                sets[names.cluster(served.model, served.version, protocol)] = endpoints
+        return self._update(sets)
 
     def endpoints(self) -> dict[str, tuple[Endpoint, ...]]:
         """Endpoints by cluster."""
@@ -103,51 +133,39 @@ class EndpointSets:
         for cluster in self._clusters.values():
             cluster.by_region.clear()
 
+    def _differs(self, name: str, before: Mapping[str, frozenset[str]]) -> bool:
+        return before.get(name) != self._unready.get(name)
+
     def _endpoints(
-        self,
-        served: ir.ServedVersion,
-        membership: Membership,
-        loads: Mapping[str, NodeLoad],
-        now_s: float,
-        *,
-        weigh_now: bool,
+        self, served: ir.ServedVersion, holders: Sequence[Holder], loads: LoadTable, now_s: float
     ) -> tuple[Endpoint, ...]:
-        holders = membership.holders(served.assignment.name)
-        fresh = {
-            holder.info.name: _fresh(loads.get(holder.info.name), served, now_s)
-            for holder in holders
-        }
-        weights = self._weigh(served, fresh, weigh_now=weigh_now)
+        nodes = [holder.info.name for holder in holders]
+        if self._weights.get(served.assignment.name, {}).keys() != set(nodes):
+            self._weigh(served, nodes, loads, now_s)
+        weights = self._weights.get(served.assignment.name, {})
+        unready = self._unready.get(served.assignment.name, frozenset())
         return tuple(
-            Endpoint(holder.info, weights.get(holder.info.name, 1), _health(holder, fresh))
+            Endpoint(holder.info, weights.get(holder.info.name, 1), _health(holder, unready))
             for holder in holders
         )
 
     def _weigh(
-        self,
-        served: ir.ServedVersion,
-        fresh: Mapping[str, VersionLoad | None],
-        *,
-        weigh_now: bool,
-    ) -> Mapping[str, int]:
-        """Weights of a version's nodes; a node that is new between two weighings gets one too."""
-        if served.balance != "least-loaded":
-            return {}
+        self, served: ir.ServedVersion, nodes: Sequence[str], loads: LoadTable, now_s: float
+    ) -> bool:
+        """Weigh the nodes of a version anew; True when a weight differs."""
         name = served.assignment.name
+        if served.balance != "least-loaded":
+            self._weights.pop(name, None)
+            return False
+        utilization = {node: loads.utilization(node, name, now_s=now_s) for node in nodes}
         previous = self._weights.get(name, {})
-        if weigh_now or previous.keys() != fresh.keys():
-            utilization = {
-                node: None if load is None else load.utilization for node, load in fresh.items()
-            }
-            self._weights[name] = weigh(utilization, previous)
-            self.weight_changes += self._weights[name] != previous
-        return self._weights[name]
+        self._weights[name] = weigh(utilization, previous)
+        moved = self._weights[name] != previous
+        self.weight_changes += moved
+        return moved
 
-    def _replace(self, sets: Mapping[str, tuple[Endpoint, ...]]) -> bool:
+    def _update(self, sets: Mapping[str, tuple[Endpoint, ...]]) -> bool:
         changed = False
-        for name in self._clusters.keys() - sets.keys():
-            del self._clusters[name]
-            changed = True
         for name, endpoints in sets.items():
             current = self._clusters.get(name)
             if current is None or current.endpoints != endpoints:
@@ -186,17 +204,7 @@ def _members(
     return members
 
 
-def _fresh(load: NodeLoad | None, served: ir.ServedVersion, now_s: float) -> VersionLoad | None:
-    if load is None or now_s - load.observed_at_s > limits.SIGNAL_STALE_S:
-        return None
-    for version in load.versions:
-        if version.model == served.model and version.version == served.version:
-            return version
-    return None
-
-
-def _health(holder: Holder, fresh: Mapping[str, VersionLoad | None]) -> Health:
+def _health(holder: Holder, unready: frozenset[str]) -> Health:
     if holder.draining:
         return "draining"
-    load = fresh[holder.info.name]
-    return "healthy" if load is None or load.ready else "unhealthy"
+    return "unhealthy" if holder.info.name in unready else "healthy"

@@ -1,5 +1,6 @@
 """Metrics of the control server, read from its state when somebody asks for them."""
 
+import itertools
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,8 +77,8 @@ class _State(Collector):
         )
         withheld = float(len(self._control.withheld))
         ages = [
-            ((name,), max(self._now_s - load.observed_at_s, 0.0))
-            for name, load in sorted(self._control.loads.items())[: limits.MODEL_LABELS]
+            ((load.node,), max(self._now_s - load.observed_at_s, 0.0))
+            for load in itertools.islice(self._control.loads, limits.MODEL_LABELS)
         ]
         yield _family(metrics.GPU_NODES, _counted(states))
         yield _family(metrics.HOLDINGS, _counted(held))

@@ -233,15 +233,17 @@ class Membership:
             if holding.state is not HoldState.WITHDRAWN
         }
 
-    def holders(self, assignment: str) -> list[Holder]:
-        """The endpoints of a model version, by node name."""
-        return [
-            Holder(node.info, draining=node.state is NodeState.DRAINING)
-            for _, node in sorted(self.nodes.items())
-            if node.state in SERVING
-            and (holding := node.holdings.get(assignment)) is not None
-            and holding.state is HoldState.READY
-        ]
+    def holders(self) -> dict[str, list[Holder]]:
+        """The endpoints of every model version that has one, each list by node name."""
+        found: dict[str, list[Holder]] = {}
+        for _, node in sorted(self.nodes.items()):
+            if node.state not in SERVING:
+                continue
+            holder = Holder(node.info, draining=node.state is NodeState.DRAINING)
+            for name, holding in node.holdings.items():
+                if holding.state is HoldState.READY:
+                    found.setdefault(name, []).append(holder)
+        return found
 
     def serving_nodes(self) -> list[Holder]:
         """Every node with a front door, whatever it holds."""
@@ -253,8 +255,11 @@ class Membership:
 
     def settle(self, assignments: Iterable[str], *, now_s: float) -> frozenset[str]:
         """Those whose endpoints must stay unanswered for now; what settled once stays so."""
+        if now_s >= self._grace_ends_s:
+            return frozenset()
+        held = self.holders() if self._lost_record else {}
         unsettled = [name for name in assignments if name not in self._settled]
-        open_still = frozenset(name for name in unsettled if self._is_open(name, now_s))
+        open_still = frozenset(name for name in unsettled if self._is_open(name, held))
         self._settled.update(name for name in unsettled if name not in open_still)
         return open_still
 
@@ -286,11 +291,9 @@ class Membership:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _is_open(self, assignment: str, now_s: float) -> bool:
-        if now_s >= self._grace_ends_s:
-            return False
+    def _is_open(self, assignment: str, held: Mapping[str, list[Holder]]) -> bool:
         if self._lost_record:
-            return not self.holders(assignment)
+            return assignment not in held
         if assignment not in self._recorded_names:
             return False
         return any(

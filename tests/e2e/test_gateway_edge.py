@@ -1,11 +1,13 @@
 """The edge of a translated gateway on the real Envoy: keys, limits, hostile requests."""
 
+import asyncio
 import hashlib
 import struct
 from pathlib import Path
 
 import grpc
 import pytest
+from tests.fakes.ads_recorder import until
 from tests.fakes.mesh_gateway import (
     ALWAYS,
     INFER,
@@ -17,7 +19,7 @@ from tests.fakes.mesh_gateway import (
     seen_by,
 )
 from tests.fakes.mesh_ir import KEY, mesh, route, served
-from tests.fakes.mesh_node import mesh_node
+from tests.fakes.mesh_node import OK, Answer, mesh_node
 
 from headrace import headers, ir, limits
 
@@ -121,6 +123,34 @@ async def test_bodies_of_10_mb_pass_and_larger_ones_are_refused(tmp_path: Path) 
             await gateway.call("ModelInfer", VISION + long_field(7, limits.BODY_BYTES))
         assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert not [seen for seen in node.seen[before:] if headers.SHADOW not in seen.headers]
+
+
+async def test_past_heap_bytes_new_requests_are_refused_until_memory_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HEAP_BYTES", 64 * 2**20)
+    parts = [served("vision", 1), route("vision", "vision", *ALWAYS)]
+    async with running(tmp_path, *parts, nodes=1) as (gateway, [node]):
+        released = asyncio.Event()
+        node.behave = lambda seen: Answer(after=released) if seen.body_bytes > 100 else OK
+
+        async def small(status: int) -> bool:
+            return (await gateway.send(INFER)).status == status
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                held = [
+                    tasks.create_task(gateway.send(INFER, body=bytes(10 * 2**20))) for _ in range(7)
+                ]
+                await until(lambda: small(503), what="refusal")
+                refused = await gateway.send(INFER)
+                assert refused.json["code"] == "overloaded"
+                assert refused.headers["retry-after"]
+                released.set()
+        finally:
+            released.set()
+        assert {each.result().status for each in held} <= {200, 503}
+        await until(lambda: small(200), what="recovery")
 
 
 async def test_a_hostile_message_is_refused_and_the_next_one_served(tmp_path: Path) -> None:

@@ -140,8 +140,10 @@ async def test_least_loaded_shares_by_the_weights_that_are_published(tmp_path: P
         idle.weight, busy.weight = 12, 4
         gateway.publish(mesh(*parts, port=0), [idle, busy])
         await gateway.settle()
-        await gateway.many(INFER, [{}] * 80)
-        assert 52 <= len(idle.seen) <= 68
+        # One at a time: requests in flight count against a node, whatever its weight.
+        for _ in range(40):
+            await gateway.send(INFER)
+        assert 26 <= len(idle.seen) <= 34
 
 
 async def test_a_dead_node_leaves_within_3_seconds(

@@ -4,19 +4,19 @@ from typing import Any, Final
 
 from headrace import ir, limits, names
 
-# How much memory large bodies may take. The largest request is 10 MiB + 64 KiB, and one that may be
-# retried holds, at worst, a copy for retries (10 MiB), what the upstream has not taken yet
-# (10 MiB), and in a unary gRPC call the bytes still on their way in (a window, 256 KiB): 21 MiB.
-# 2 GiB therefore carry about 80 such requests with room for the rest of Envoy (a table of 1,000
-# models is about 100 MiB). Past 80 % of the heap Envoy gives back free memory and shortens idle
-# timeouts, past 90 % it resets the requests that hold most (from 1 MiB, the largest first), past
-# 95 % it takes no new requests and past 98 % no new connections. A reset costs the caller one
-# answer; an Envoy killed for memory costs all callers all of theirs.
+# How much memory large bodies may take. The largest request is 10 MiB + 64 KiB. One that waits for
+# its answer holds a copy for retries (measured: 10.7 MiB), while it arrives at most 13.2 MiB, and
+# when the node takes nothing of it also the bytes not yet sent, 21 MiB. 2 GiB therefore carry 150
+# such requests as a rule and 80 at worst, beside the rest of Envoy (7 MiB, or 270 MiB with
+# the clusters and routes of 1,000 models). Past 80 % of the heap Envoy gives back free memory, past
+# 85 % it shortens idle timeouts, past 90 % it resets the HTTP/2 requests that hold most (1 MiB or
+# more, the largest first), past 95 % it refuses new requests. It goes on accepting connections, for
+# a caller that hangs learns less than one that gets a 503. A reset costs one caller an answer; an
+# Envoy killed for memory costs all callers all of theirs.
 HEAP_SHRINK: Final = 0.80
 HEAP_IDLE: Final = 0.85
 HEAP_RESET: Final = 0.90
 HEAP_REFUSE_REQUESTS: Final = 0.95
-HEAP_REFUSE_CONNECTIONS: Final = 0.98
 TRACKED_BUFFER_POWER: Final = 20
 """Requests that hold 2^20 bytes or more are candidates for a reset."""
 REFRESH_S: Final = 0.25
@@ -141,9 +141,6 @@ def _overload() -> dict[str, Any]:
                 {"scaled": {"scaling_threshold": HEAP_RESET, "saturation_threshold": 1.0}},
             ),
             _action("stop_accepting_requests", {"threshold": {"value": HEAP_REFUSE_REQUESTS}}),
-            _action(
-                "stop_accepting_connections", {"threshold": {"value": HEAP_REFUSE_CONNECTIONS}}
-            ),
         ],
     }
 

@@ -47,6 +47,7 @@ def local_replies() -> LocalReplyConfig:
         *_both([_flags("UF", "UC", "UR", "LR")], Refusal.UPSTREAM_RESET, "the node went away"),
         *_both([_flags("UT", "DT", "UMSDR", "SI")], Refusal.TIMEOUT, "the request took too long"),
         *_both([_status(413)], Refusal.REQUEST_TOO_LARGE, "the body is larger than 10 MB"),
+        *_both([_status(503)], Refusal.OVERLOADED, "the gateway is short of memory"),
         *_both([_status(400)], Refusal.INVALID_VALUE, "the request is malformed"),
     ]
     return LocalReplyConfig(mappers=mappers)

@@ -126,10 +126,13 @@ class AdsStream:
         return subscription
 
     def _in_order(self) -> list[Subscription]:
+        """Every subscription, and clusters once more: removals wait for what came after them."""
         last = len(_ORDER)
-        return sorted(
+        ordered = sorted(
             self._subscriptions.values(), key=lambda item: _ORDER.get(item.type_url, last)
         )
+        clusters = self._subscriptions.get(CLUSTER)
+        return ordered if clusters is None else [*ordered, clusters]
 
     def _owe_endpoints(self, response: Response) -> None:
         """Send the endpoints of changed clusters again: Envoy waits for them, and does not ask."""

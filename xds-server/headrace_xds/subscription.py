@@ -210,6 +210,9 @@ class Subscription:
                 self.held[name] = Held(ABSENT)
             else:
                 self.held.pop(name, None)
+        # The client may have turned away and come back while this was under way, and what
+        # changed in between went by unnoticed: look at each name once more.
+        self.dirty.update(name for name in names if self._news(name) is not None)
         return (
             *(Acked(self.type_url, resource.name, resource.version) for resource in taken),
             *(Acked(self.type_url, name, ABSENT) for name in gone),

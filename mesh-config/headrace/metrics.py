@@ -229,18 +229,10 @@ XDS_NACKS: Final = Metric(
     labels=("type",),
     help="Discovery responses that a proxy refused",
 )
-XDS_PUSH_TO_ACK: Final = Metric(
-    name="headrace_xds_push_to_ack_seconds",
-    kind="histogram",
-    labels=("type",),
-    unit="seconds",
-    help="Time from a discovery response to its acknowledgement",
-    buckets=DURATION_BUCKETS_S,
-)
 XDS_QUARANTINED: Final = Metric(
     name="headrace_xds_quarantined",
     kind="gauge",
-    help="Resources held back because a proxy refused them",
+    help="Resources that a connected proxy refuses at the version that is published",
 )
 XDS_WEIGHT_PUSHES: Final = Metric(
     name="headrace_xds_weight_pushes_total",

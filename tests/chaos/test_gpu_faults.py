@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.fakes.sidecar_world import SidecarWorld, identity, until
+from tests.fakes.sidecar_assignments import identity
+from tests.fakes.sidecar_world import SidecarWorld, until
 
 from headrace import headers
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.fakes.sidecar_world import SidecarWorld, identity, load_reports, until
+from tests.fakes.sidecar_assignments import identity
+from tests.fakes.sidecar_world import SidecarWorld, load_reports, until
 
 from headrace import headers, limits, names
 from headrace.policy.utilization import RPS_SCALE

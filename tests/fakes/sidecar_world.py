@@ -25,7 +25,7 @@ from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 
 from headrace import ir, names
-from headrace.assignment import Assignment, Batching, Tensor
+from headrace.assignment import Assignment
 from headrace_xds import offers
 from headrace_xds.hub import Hub
 from headrace_xds.messages import NodeInfo
@@ -37,25 +37,6 @@ GROUP = names.gpu_node_id(NODE)
 DEADLINE_S = 40.0
 POLL_S = 0.05
 SOURCE = ir.Source("Model", "test", "test.yaml", 1)
-
-
-def identity(model: str, *, version: int = 1, attempt: int = 0, **parameters: str) -> Assignment:
-    """A version that answers with what it was sent, and obeys ``crash`` and ``hang``."""
-    data = (Tensor(name="data", datatype="BYTES", shape=(1,)),)
-    return Assignment(
-        model=model,
-        version=version,
-        executor="identity",
-        artifact="",
-        inputs=data,
-        outputs=data,
-        batching=Batching(
-            max_batch_size=0, max_queue_delay_s=0.0, max_queue_size=64, queue_timeout_s=5.0
-        ),
-        idempotent=True,
-        parameters={"test_hooks": "on", **parameters},
-        attempt=attempt,
-    )
 
 
 class Recorded:

@@ -78,9 +78,9 @@ class Sidecar:
         self.load_reports = LoadReports(lambda: encoder.encode(self.sampler.current()))
         self.repair = Repair(
             self.assignments.keepers,
-            serving=self.serving,
             prober=self.steps,
             service_s=self.sampler.service_s,
+            executed=self.sampler.executed,
             abandon=triton.abandon,
             repaired=self.chronicle.repaired,
             now=now,
@@ -220,7 +220,7 @@ async def serve(settings: Settings) -> None:
 
 
 async def _listen(
-    doors: contextlib.AsyncExitStack, runner: web.AppRunner, address: str, port: int
+    doors: contextlib.AsyncExitStack, runner: web.BaseRunner, address: str, port: int
 ) -> int:
     await runner.setup()
     doors.push_async_callback(runner.cleanup)

@@ -66,7 +66,7 @@ class Keeper:
         self._reporter = reporter
         self._lanes = lanes
         self._now = now
-        self._served = serving.put(order.assignment)
+        self.served = serving.put(order.assignment)
         self._act: dict[State, Callable[[], Awaitable[Event]]] = {
             State.PLACING: self._place,
             State.LOADING: self._load,
@@ -107,15 +107,17 @@ class Keeper:
             self._failures = 0
             self._leave_note(Event.ASSIGNED if order.assignment is not None else Event.REMOVED)
 
-    def lose(self, reason: str) -> None:
-        """The version stopped answering: repair it, if it is not being worked on already."""
-        if self.state is State.READY and self._note is None:
-            self._unready(reason)
-            self._leave_note(Event.LOST)
+    def lose(self, reason: str) -> bool:
+        """The version stopped answering: repair it; False when it is being worked on already."""
+        if self.state is not State.READY or self._note is not None:
+            return False
+        self._unready(reason)
+        self._leave_note(Event.LOST)
+        return True
 
     def look(self) -> None:
         """Look anew whether Triton is still the one that loaded the version."""
-        if self._served.ready and not self._is_loaded:
+        if self.served.ready and not self._is_loaded:
             self._unready("Triton is being restarted")
         self._wake.set()
 
@@ -270,7 +272,7 @@ class Keeper:
     async def _end(self) -> Event:
         self._unready("is being removed")
         await until(
-            lambda: not self._served.in_flight,
+            lambda: not self.served.in_flight,
             deadline_s=self._now() + limits.REMOVAL_S,
             now=self._now,
         )
@@ -300,8 +302,8 @@ class Keeper:
 
     def _held_up(self, setback: Setback) -> Event:
         self._note_failure(setback)
-        if not self._served.ready:
-            self._served.reason = setback.message
+        if not self.served.ready:
+            self.served.reason = setback.message
         if not setback.counted:
             return Event.HELD_UP
         return settle(

@@ -43,6 +43,12 @@ class Pulse:
         """Whether it is time to ask."""
         if self._busy_since_s is None:
             return now_s - self._sign_s >= limits.PROBE_PERIOD_S
+        return self.stalled(service_s=service_s, now_s=now_s)
+
+    def stalled(self, *, service_s: float, now_s: float) -> bool:
+        """Whether requests have been inside for too long without one completing."""
+        if self._busy_since_s is None:
+            return False
         silent_s = now_s - max(self._sign_s, self._busy_since_s)
         return silent_s >= max(limits.STALL_S, SLOW * service_s)
 

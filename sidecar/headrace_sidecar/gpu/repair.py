@@ -15,7 +15,6 @@ from headrace_sidecar.gpu.agent import Golden
 from headrace_sidecar.gpu.keeper import Keeper
 from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.pulse import Pulse, patience_s
-from headrace_sidecar.gpu.serving import Serving
 from headrace_sidecar.gpu.setback import Setback
 
 PERIOD_S: Final = 0.2
@@ -37,17 +36,17 @@ class Repair:
         self,
         keepers: Mapping[str, Keeper],
         *,
-        serving: Serving,
         prober: Prober,
         service_s: Callable[[str], float],
+        executed: Callable[[str], int],
         abandon: Callable[[str], None],
         repaired: Callable[[Assignment, str], None],
         now: Callable[[], float],
     ) -> None:
         self._keepers = keepers
-        self._serving = serving
         self._prober = prober
         self._service_s = service_s
+        self._executed = executed
         self._abandon = abandon
         self._repaired = repaired
         self._now = now
@@ -82,49 +81,52 @@ class Repair:
         self._pulses = {name: self._pulses.get(name) or Pulse(now_s=now_s) for name in ready}
         due = []
         for name, keeper in ready.items():
-            pulse, served = (
-                self._pulses[name],
-                self._serving.find(keeper.assignment.model, keeper.assignment.version),
-            )
+            pulse, in_flight = self._pulses[name], keeper.served.in_flight
             pulse.sign(keeper.loaded_s or now_s)
-            pulse.observe(in_flight=served.in_flight, completed=served.completed_total, now_s=now_s)
+            pulse.observe(in_flight=in_flight, completed=self._completed(keeper), now_s=now_s)
             if name not in self._asked and pulse.due(service_s=self._service_s(name), now_s=now_s):
                 due.append(name)
         return due[: max(0, limits.PROBES_IN_FLIGHT - len(self._asked))]
 
     async def _ask(self, name: str) -> None:
         keeper = self._keepers[name]
-        assert keeper.golden is not None
-        loaded_s, patience = keeper.loaded_s, patience_s(self._service_s(name))
-        served = self._serving.find(keeper.assignment.model, keeper.assignment.version)
-        completed = served.completed_total
+        loaded_s, completed = keeper.loaded_s, self._completed(keeper)
         try:
-            answered = await self._prober.probe(
-                keeper.assignment, keeper.golden, timeout_s=patience
-            )
-            if not answered:
-                # A full queue proves nothing either way: work that ends does.
-                await asyncio.sleep(patience)
-                answered = served.completed_total > completed
-            reason = "" if answered else "its queue is full and nothing completes"
-        except Setback as setback:
-            reason = setback.message
+            reason = await self._question(keeper)
         finally:
             self._asked.discard(name)
-        if not reason:
-            pulse = self._pulses.get(name)
-            if pulse is not None:
-                pulse.sign(self._now())
-        elif keeper.loaded_s == loaded_s and served.completed_total == completed:
+        pulse = self._pulses.get(name)
+        if not reason and pulse is not None:
+            pulse.sign(self._now())
+        elif reason and (keeper.loaded_s, self._completed(keeper)) == (loaded_s, completed):
             # It was not loaded anew meanwhile, and it did not answer anybody else either.
             self._lose(keeper, "silent", reason)
 
+    async def _question(self, keeper: Keeper) -> str:
+        """Why a version has to be repaired, "" when it is well."""
+        assert keeper.golden is not None
+        service_s = self._service_s(keeper.name)
+        patience = patience_s(service_s)
+        try:
+            if await self._prober.probe(keeper.assignment, keeper.golden, timeout_s=patience):
+                return ""
+        except Setback as setback:
+            return setback.message
+        # A full queue proves nothing either way; work inside that does not end does.
+        await asyncio.sleep(patience)
+        pulse = self._pulses.get(keeper.name)
+        stalled = pulse is not None and pulse.stalled(service_s=service_s, now_s=self._now())
+        return "its queue is full and nothing completes" if stalled else ""
+
+    def _completed(self, keeper: Keeper) -> int:
+        """What the version completed, for callers of this node and for whoever asks Triton."""
+        return keeper.served.completed_total + self._executed(keeper.name)
+
     def _lose(self, keeper: Keeper, cause: str, reason: str) -> None:
-        if keeper.state is not State.READY:
+        assignment = keeper.assignment
+        if not keeper.lose(reason):
             return
         log.warning("%s is lost: %s", keeper.name, reason)
-        assignment = keeper.assignment
-        keeper.lose(reason)
         self._repaired(assignment, cause)
         # What waits inside a dead process never ends by itself; its callers may go elsewhere.
         self._abandon(names.triton_model(assignment.model, assignment.version))

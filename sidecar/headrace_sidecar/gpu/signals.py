@@ -110,6 +110,12 @@ class Sampler:
         watched = self._watched.get(name)
         return watched.service.service_s if watched is not None else 0.0
 
+    def executed(self, name: str) -> int:
+        """Batches of a version that Triton counted, whoever asked for them."""
+        watched = self._watched.get(name)
+        counters = watched.counters if watched is not None else None
+        return int(counters.executions) if counters is not None else 0
+
     async def run(self) -> None:
         """Sample until cancelled."""
         async with (

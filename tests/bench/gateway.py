@@ -1,0 +1,219 @@
+"""What the road through Envoy and the sidecar costs, beside Triton asked directly.
+
+One model that answers with what it is sent, so that Triton itself is cheap. Four roads lead to it:
+through the mesh by HTTP and by gRPC, and to Triton's own HTTP and gRPC without a mesh. All run in
+one session on one machine, in turns, and what is shown is the median of the turns. Processor time
+is that of every process but the client: Envoy, sidecar, control server, supervisor, Triton, stub.
+
+Figures:
+    rps_ratio_direct: requests per processor second by HTTP through the mesh, of those of Triton's
+        gRPC called directly; bodies of 1 KB, eight callers.
+    added_p50_ms: median latency by HTTP through the mesh less that of Triton's own HTTP, asked by
+        the same client; bodies of 1 KB, one caller, so that nothing waits for anything else.
+    small_p95_beside_10mb: p95 of bodies of 1 KB by HTTP through the mesh while four callers send
+        bodies of 10 MB, of the same alone.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench import direct, large_mesh
+from tests.bench.flow import flowing
+from tests.bench.grpc_client import grpc_loop
+from tests.bench.http_client import http_loop
+from tests.bench.payload import KEY, SIZES, grpc_request, http_request
+from tests.bench.processes import cpu_s, rss_bytes
+from tests.bench.sample import Sample, median
+
+from headrace_xds.local.mesh import LocalMesh
+from headrace_xds.local.start import start
+
+GOALS: Final = {
+    "rps_ratio_direct": (">=", 0.5),
+    "added_p50_ms": ("<=", 1.0),
+    "small_p95_beside_10mb": ("<=", 2.0),
+}
+CALLERS: Final = (1, 8)
+LARGE_CALLERS: Final = 4
+MODEL: Final = "identity"
+TRITON_MODEL: Final = "identity.1"
+
+Say = Callable[[str], None]
+Row = dict[str, Any]
+Loop = Callable[[int, int, float], Sample]
+"""Size of the body, callers, seconds."""
+
+
+@dataclass(frozen=True)
+class Road:
+    """One way to the model, and the processes that are on it."""
+
+    name: str
+    loop: Loop
+    pids: Callable[[], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long and how often everything is measured."""
+
+    seconds: float
+    repeats: int
+    models: int
+
+
+FULL: Final = Effort(seconds=2.5, repeats=3, models=1000)
+QUICK: Final = Effort(seconds=0.4, repeats=1, models=100)
+
+
+def run(*, quick: bool, say: Say) -> tuple[Mapping[str, float], Sequence[Row]]:
+    """Measure everything; figures and rows."""
+    effort = QUICK if quick else FULL
+    with tempfile.TemporaryDirectory(prefix="hr-b") as name:
+        folder = Path(name)
+        say("starting a mesh of one node, and a Triton of its own")
+        config = Path(__file__).parent / "meshes" / "identity"
+        with start(config, folder / "m", nodes_per_pool=1) as mesh:
+            memory = rss_bytes(mesh.pids("gateway/eu")[0]) / 1e6
+            repository = Path(mesh.plan.runtime_dir) / "eu-1" / "repository"
+            (folder / "t").mkdir()
+            with direct.triton(repository, TRITON_MODEL, folder / "t") as triton:
+                rows = _roads(_all_roads(mesh, triton), effort, say)
+            beside = _beside(mesh, effort, say)
+        large = [large_mesh.compiled(effort.models, say=say)]
+        if not quick:
+            large += large_mesh.run(effort.models, folder, seconds=2 * effort.seconds, say=say)
+    figures = _figures(rows, beside, large, small_mesh_mb=memory)
+    return figures, [*rows, *beside, *large]
+
+
+def _all_roads(mesh: LocalMesh, triton: direct.Triton) -> list[Road]:
+    gateway = mesh.gateway("eu")
+    entry = (gateway.address, gateway.port)
+    names = [program.name for program in mesh.plan.programs]
+
+    def whole_mesh() -> list[int]:
+        return [pid for name in names for pid in mesh.pids(name)]
+
+    return [
+        Road("mesh http", _by_http(entry, MODEL), whole_mesh),
+        Road("mesh grpc", _by_grpc(entry, MODEL), whole_mesh),
+        Road("triton http", _by_http(("127.0.0.1", triton.http_port), triton.model), triton.pids),
+        Road("triton grpc", _by_grpc(("127.0.0.1", triton.grpc_port), triton.model), triton.pids),
+    ]
+
+
+def _by_http(address: tuple[str, int], model: str) -> Loop:
+    def loop(size: int, callers: int, seconds: float) -> Sample:
+        request = http_request(f"{address[0]}:{address[1]}", model, size)
+        return http_loop(address, request, connections=callers, seconds=seconds)
+
+    return loop
+
+
+def _by_grpc(address: tuple[str, int], model: str) -> Loop:
+    def loop(size: int, callers: int, seconds: float) -> Sample:
+        return grpc_loop(
+            f"{address[0]}:{address[1]}",
+            grpc_request(model, size),
+            metadata=(("x-api-key", KEY),),
+            connections=callers,
+            seconds=seconds,
+        )
+
+    return loop
+
+
+def _roads(roads: Sequence[Road], effort: Effort, say: Say) -> list[Row]:
+    cases = [(size, callers) for size in SIZES for callers in CALLERS]
+    turns: dict[tuple[str, str, int], list[Row]] = {}
+    for road in roads:
+        road.loop(1000, 1, 0.5)
+    for turn in range(effort.repeats):
+        say(f"turn {turn + 1} of {effort.repeats}: {len(cases)} cases on {len(roads)} roads")
+        for size, callers in cases:
+            for road in roads:
+                turns.setdefault((road.name, size, callers), []).append(
+                    _measure(road, SIZES[size], callers, effort.seconds)
+                )
+    return [
+        {"road": name, "body": size, "callers": callers, **_medians(measured)}
+        for (name, size, callers), measured in turns.items()
+    ]
+
+
+def _measure(road: Road, size: int, callers: int, seconds: float) -> Row:
+    pids = road.pids()
+    before = cpu_s(pids)
+    sample = road.loop(size, callers, seconds)
+    used = cpu_s(pids) - before
+    return {
+        "rps": sample.rps,
+        "requests_per_cpu_s": len(sample.latencies_s) / max(used, 0.01),
+        "p50_ms": sample.percentile_ms(50),
+        "p99_ms": sample.percentile_ms(99),
+    }
+
+
+def _beside(mesh: LocalMesh, effort: Effort, say: Say) -> list[Row]:
+    say(f"bodies of 1 KB beside {LARGE_CALLERS} callers with bodies of 10 MB")
+    gateway = mesh.gateway("eu")
+    address = (gateway.address, gateway.port)
+    small = _by_http(address, MODEL)
+    turns: dict[str, list[Row]] = {"alone": [], "beside 10 MB": []}
+    for _ in range(effort.repeats):
+        turns["alone"].append(_small(small, effort))
+        with flowing(address, MODEL, size=SIZES["10 MB"], connections=LARGE_CALLERS):
+            turns["beside 10 MB"].append(_small(small, effort))
+    return [{"small_bodies": name, **_medians(measured)} for name, measured in turns.items()]
+
+
+def _small(loop: Loop, effort: Effort) -> Row:
+    sample = loop(SIZES["1 KB"], 1, 2 * effort.seconds)
+    return {"p50_ms": sample.percentile_ms(50), "p95_ms": sample.percentile_ms(95)}
+
+
+def _medians(rows: Sequence[Row]) -> Row:
+    return {key: round(median([row[key] for row in rows]), 3) for key in rows[0]}
+
+
+def _figures(
+    rows: Sequence[Row], beside: Sequence[Row], large: Sequence[Row], *, small_mesh_mb: float
+) -> dict[str, float]:
+    def value(road: str, callers: int, key: str) -> float:
+        found = next(
+            row
+            for row in rows
+            if (row["road"], row["body"], row["callers"]) == (road, "1 KB", callers)
+        )
+        return float(found[key])
+
+    def per_cpu(road: str) -> float:
+        return value(road, CALLERS[-1], "requests_per_cpu_s")
+
+    alone, loaded = (float(row["p95_ms"]) for row in beside)
+    found = {
+        "rps_ratio_direct": per_cpu("mesh http") / per_cpu("triton grpc"),
+        "rps_ratio_direct_grpc": per_cpu("mesh grpc") / per_cpu("triton grpc"),
+        "rps_ratio_triton_http": per_cpu("mesh http") / per_cpu("triton http"),
+        "added_p50_ms": value("mesh http", 1, "p50_ms") - value("triton http", 1, "p50_ms"),
+        "added_p50_ms_grpc": value("mesh grpc", 1, "p50_ms") - value("triton grpc", 1, "p50_ms"),
+        "small_p95_beside_10mb": loaded / alone,
+        **_large_figures(large, small_mesh_mb=small_mesh_mb),
+    }
+    return {name: round(number, 3) for name, number in found.items()}
+
+
+def _large_figures(large: Sequence[Row], *, small_mesh_mb: float) -> dict[str, float]:
+    compiled, *running = large
+    figures = {"compile_s": sum(compiled[part] for part in ("load_s", "resolve_s", "translate_s"))}
+    if running:
+        envoy, *_, reports = running
+        extra_mb = envoy["envoy_mb"] - small_mesh_mb
+        percent = reports["reporter_cpu_percent"]
+        figures["envoy_mb_per_1000_models"] = extra_mb * 1000 / envoy["models"]
+        figures["report_cpu_percent_per_100_streams"] = percent * 100 / reports["report_streams"]
+    return figures

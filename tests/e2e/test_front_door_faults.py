@@ -238,3 +238,19 @@ async def test_a_dead_triton_is_an_illness_and_a_new_one_is_taken_up(
             assert (await door.send("GET", "/v2/health/ready")).status == 503
             await door.triton.reconnect(triton.target)
             assert (await infer(door, "slow", one([1]))).status == 200
+
+
+async def test_a_caller_that_asks_first_is_told_to_go_on_or_refused_at_once(
+    door: FrontDoor,
+) -> None:
+    reply = await infer(door, "echo-int32", one([1]), expect100=True)
+    assert reply.status == 200
+    host, _, port = door.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"POST /v2/models/echo-int32/infer HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n"
+        + f"content-length: {limits.BODY_BYTES + 1}\r\n\r\n".encode()
+    )
+    assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+    writer.close()
+    await writer.wait_closed()

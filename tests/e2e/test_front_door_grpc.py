@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import msgspec
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from tests.fakes import lab_models
@@ -433,3 +434,36 @@ async def test_a_watcher_of_health_hears_each_change(door: FrontDoor) -> None:
     heard.append(Int32Value.FromString(await watch.read()).value)
     assert heard == [1, 2, 3]
     watch.cancel()
+
+
+async def test_the_limit_on_unanswered_requests_of_a_stream(triton: TritonProcess) -> None:
+    batching = msgspec.structs.replace(lab_models.SLOW.batching, max_queue_size=9_999)
+    patient = msgspec.structs.replace(lab_models.SLOW, batching=batching)
+    async with front_door(triton.target, [patient]) as door:
+        served = door.serving.find("slow", 1)
+        stream = open_stream(door)
+        for _ in range(limits.STREAM_REQUESTS + 10):
+            await stream.write(ask([10_000], model="slow"))
+        await until(lambda: served.in_flight == limits.STREAM_REQUESTS)
+        # A call made now is answered after whatever the stream could still have let in.
+        await call(door, "ServerLive", pb.ServerLiveRequest())
+        assert served.in_flight == limits.STREAM_REQUESTS
+        stream.cancel()
+        await until(lambda: served.in_flight == 0)
+    await until_idle(triton)
+
+
+async def until_idle(triton: TritonProcess) -> None:
+    """Wait until what was cancelled has left the slow model's queue, so that it is free again."""
+    async with front_door(triton.target, [lab_models.SLOW]) as door:
+        await call(door, "ModelInfer", ask([1], model="slow"))
+
+
+async def test_a_gateways_patience_is_the_deadline_of_a_call(
+    door: FrontDoor, triton: TritonProcess
+) -> None:
+    patience = (("x-envoy-expected-rq-timeout-ms", "100"),)
+    code, metadata = await refusal_of(door, ask([10_000], model="slow"), metadata=patience)
+    assert code is Code.DEADLINE_EXCEEDED
+    assert metadata[headers.REFUSED] == Refusal.TIMEOUT.code
+    await until_idle(triton)

@@ -30,7 +30,7 @@ CRASH = assigned("crash", {"data": ("INT32", (1,))})
 MANY = assigned("many", {"count": ("INT32", (2,))}, {"data": ("UINT8", (-1,))})
 """Decoupled: so many answers of so many bytes."""
 
-_SLOW_CODE = '''
+_SLOW_CODE = """
 import time
 import triton_python_backend_utils as pb_utils
 
@@ -60,7 +60,7 @@ class TritonPythonModel:
                 output = pb_utils.Tensor("data", tensor.as_numpy())
                 responses.append(pb_utils.InferenceResponse([output]))
         return responses
-'''
+"""
 
 _CRASH_CODE = IDENTITY.replace(
     "        responses = []\n",

@@ -30,6 +30,10 @@ def check_encoding(request: web.BaseRequest) -> None:
 
 async def read(request: web.BaseRequest) -> bytes:
     """The body; Refused as soon as more than the limit has arrived."""
+    if "Expect" in request.headers:
+        # Everything before the body was accepted, so now the caller may send it.
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     chunk = await request.content.readany()
     if len(chunk) == request.content_length:
         return chunk

@@ -7,12 +7,11 @@ Triton, because the runner cancels the handler.
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
 
 from aiohttp import hdrs, http_parser, web
 
-from headrace import headers, limits
-from headrace.oip import http_request, http_response, identifiers, priority
+from headrace import headers
+from headrace.oip import http_request, http_response, identifiers, patience, priority
 from headrace.oip.http_path import Target, parse
 from headrace.refusals import Refusal, Refused
 from headrace_sidecar.gpu import http_answer, http_body, messages, oip_metadata
@@ -20,8 +19,6 @@ from headrace_sidecar.gpu.serving import Served, Serving
 from headrace_sidecar.gpu.triton import Triton
 from headrace_sidecar.gpu.visit import Visit
 
-EXPECTED_TIMEOUT: Final = "x-envoy-expected-rq-timeout-ms"
-"""Set by Envoy: how long it will wait for the answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -35,7 +32,7 @@ class OipHttp:
         self._triton = triton
         self._clock = clock
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to a request; what goes wrong becomes a refusal."""
         try:
             return await self._answer(request)
@@ -52,7 +49,7 @@ class OipHttp:
                 Refused(Refusal.INTERNAL, "the sidecar failed on this request", sick=True)
             )
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         target = parse(request.raw_path.partition("?")[0])
         if request.method not in target.methods:
             return _method_not_allowed(target)
@@ -68,7 +65,7 @@ class OipHttp:
             case _:
                 return await self._about(target, self._find(request, target))
 
-    def _find(self, request: web.Request, target: Target) -> Served:
+    def _find(self, request: web.BaseRequest, target: Target) -> Served:
         version = target.version
         if version is None:
             given = request.headers
@@ -97,7 +94,7 @@ class OipHttp:
             case _:
                 return http_answer.plain(oip_metadata.model(self._serving, served))
 
-    async def _infer(self, request: web.Request, served: Served) -> web.Response:
+    async def _infer(self, request: web.BaseRequest, served: Served) -> web.Response:
         http_body.check_encoding(request)
         self._serving.check_ready(served)
         with self._serving.bodies.hold(http_body.announced_bytes(request)):
@@ -106,7 +103,7 @@ class OipHttp:
             asked = http_request.parse(
                 body, given.get(http_request.HEADER_LENGTH), served.assignment
             )
-            timeout_s = _timeout_s(given.get(EXPECTED_TIMEOUT))
+            timeout_s = patience.timeout_s(given.get(patience.EXPECTED_TIMEOUT))
             tier = priority.tier_of(given.get(headers.TIER), shadow=headers.SHADOW in given)
             suffix = messages.address(
                 served.triton_model,
@@ -137,32 +134,25 @@ def _method_not_allowed(target: Target) -> web.Response:
     return response
 
 
-def _timeout_s(expected_ms: str | None) -> float:
-    """Time that a request may take: what its gateway waits for, within the sidecar's bound."""
-    if expected_ms is None or not (expected_ms.isascii() and expected_ms.isdigit()):
-        return limits.REQUEST_DEADLINE_S
-    return min(limits.REQUEST_DEADLINE_S, max(1, int(expected_ms)) / 1_000)
-
-
 def http_app(
     serving: Serving, triton: Triton, *, clock: Callable[[], float] = time.monotonic
-) -> web.Application:
-    """The front door as an application; run it with ``http_runner``."""
-    app = web.Application(client_max_size=limits.BODY_BYTES)
-    app.router.add_route("*", "/{path:.*}", OipHttp(serving, triton, clock=clock).handle)
-    return app
+) -> web.Server:
+    """The front door as a server; run it with ``http_runner``.
 
-
-def http_runner(app: web.Application, *, shutdown_timeout_s: float = 10.0) -> web.AppRunner:
-    """Runner with the settings that the front door relies on."""
+    It is no ``web.Application``: one handler needs no router and no middlewares on the hot path.
+    """
     # The pure-Python parser is slower and has been fooled into smuggling requests.
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise RuntimeError("aiohttp runs without its C parser; install a wheel that has it")
-    return web.AppRunner(
-        app,
+    return web.Server(
+        OipHttp(serving, triton, clock=clock).handle,
         access_log=None,
         handler_cancellation=True,
         auto_decompress=False,
         keepalive_timeout=75.0,
-        shutdown_timeout=shutdown_timeout_s,
     )
+
+
+def http_runner(app: web.Server, *, shutdown_timeout_s: float = 10.0) -> web.ServerRunner:
+    """Runner of the front door."""
+    return web.ServerRunner(app, shutdown_timeout=shutdown_timeout_s)

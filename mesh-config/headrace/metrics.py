@@ -68,6 +68,27 @@ REFUSALS: Final = Metric(
     help="Requests that were refused, by the code of the refusal",
 )
 
+# Models that pad (on Triton's own metrics page)
+USEFUL_TOKENS: Final = Metric(
+    name="headrace_useful_tokens_total",
+    kind="counter",
+    labels=MODEL,
+    help="Tokens of texts that a model computed",
+)
+COMPUTED_TOKENS: Final = Metric(
+    name="headrace_computed_tokens_total",
+    kind="counter",
+    labels=MODEL,
+    help="Tokens that a model computed, padding included",
+)
+USEFUL_TOKEN_RATIO: Final = Metric(
+    name="headrace_useful_token_ratio",
+    kind="gauge",
+    labels=MODEL,
+    unit="ratio",
+    help="Part of the computed tokens that is text, since the model was loaded",
+)
+
 # Load of a GPU node
 QUEUE_DEPTH: Final = Metric(
     name="headrace_queue_depth",

@@ -149,6 +149,7 @@ class ControlServer:
                 self.control,
                 self.configuration,
                 self.counters,
+                self._hub.encoder.encoded,
                 time.monotonic,
             ),
         )

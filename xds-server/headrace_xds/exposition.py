@@ -22,21 +22,31 @@ Sample = tuple[tuple[str, ...], float]
 
 
 def render(
-    control: Control, configuration: Configuration, counters: Counters, now: Callable[[], float]
+    control: Control,
+    configuration: Configuration,
+    counters: Counters,
+    pushes: Mapping[str, int],
+    now: Callable[[], float],
 ) -> tuple[bytes, str]:
     """Text of every metric, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_State(control, configuration, counters, now()))
+    registry.register(_State(control, configuration, counters, pushes, now()))
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
 class _State(Collector):
     def __init__(
-        self, control: Control, configuration: Configuration, counters: Counters, now_s: float
+        self,
+        control: Control,
+        configuration: Configuration,
+        counters: Counters,
+        pushes: Mapping[str, int],
+        now_s: float,
     ) -> None:
         self._control = control
         self._configuration = configuration
         self._counters = counters
+        self._pushes = pushes
         self._now_s = now_s
 
     def collect(self) -> Iterator[Family]:
@@ -53,6 +63,9 @@ class _State(Collector):
             role = proxy.id.partition("/")[0]
             roles[role if role in ("gateway", "gpu") else metrics.OTHER] += len(proxy.streams)
         yield _family(metrics.XDS_STREAMS, _counted(roles))
+        refused = sum(1 for _ in self._control.fleet.rejections())
+        yield _family(metrics.XDS_QUARANTINED, [((), float(refused))])
+        yield _family(metrics.XDS_PUSHES, _by_type(self._pushes))
         yield _family(metrics.XDS_ACKS, _by_type(self._counters.acks))
         yield _family(metrics.XDS_NACKS, _by_type(self._counters.nacks))
         pushes = float(self._control.sets.weight_changes)

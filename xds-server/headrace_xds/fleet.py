@@ -175,6 +175,12 @@ class Fleet:
             for type_url in self.types(proxy.group)
         )
 
+    def rejections(self) -> Iterator[Rejection]:
+        """What connected proxies refuse at the version that is published."""
+        for proxy in self.proxies.values():
+            for type_url in proxy.types:
+                yield from self.status(proxy, type_url).rejected.values()
+
     def holders(self, type_url: str, name: str) -> Iterator[Proxy]:
         """Connected proxies that acknowledged a resource and still have it."""
         for proxy in self.proxies.values():

@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping
 
+from headrace.metrics import OTHER
 from headrace.names import ASSIGNMENT_TYPE_URL, gpu_node_id
 from headrace.policy.membership import Membership
 from headrace_xds import sidecars
 from headrace_xds.counters import Counters
 from headrace_xds.fleet import Fleet
 from headrace_xds.messages import NodeInfo
+from headrace_xds.typepolicy import POLICIES
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +87,7 @@ class StreamObserver:
     def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
         """A client put a version into effect; an empty one is a removal."""
         at_s = self._now()
-        self._counters.acks[type_url] += 1
+        self._counters.acks[_counted(type_url)] += 1
         self._fleet.acked(node.id, type_url, name, version, at_s=at_s)
         if (gpu := _sidecar_of(node, type_url)) is not None:
             self._membership.ack(gpu, name, version, now_s=at_s)
@@ -96,12 +98,17 @@ class StreamObserver:
         """A client refused what it was sent."""
         at_s = self._now()
         log.warning("%s refused %s: %s", node.id, ", ".join(names), message)
-        self._counters.nacks[type_url] += 1
+        self._counters.nacks[_counted(type_url)] += 1
         self._fleet.nacked(node.id, type_url, names, message, at_s=at_s)
         if (gpu := _sidecar_of(node, type_url)) is not None:
             for name in names:
                 self._membership.nack(gpu, name, message, now_s=at_s)
             self._changed()
+
+
+def _counted(type_url: str) -> str:
+    """Clients choose type URLs; what is not served is counted as one."""
+    return type_url if type_url in POLICIES else OTHER
 
 
 def _sidecar_of(node: NodeInfo, type_url: str) -> str | None:

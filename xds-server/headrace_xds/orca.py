@@ -6,7 +6,7 @@ One subscription a node, reconnected for as long as the node is known. Each repo
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ _VERSION_DIGITS: Final = 6
 log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+_Stream = Callable[[Any], AsyncIterable[Any]]
 
 
 class LoadReports:
@@ -87,12 +88,16 @@ class LoadReports:
                 response_deserializer=OrcaLoadReport.FromString,
             )
             while True:
-                try:
-                    async for report in stream(_request()):
-                        self._on_load(node_load(node, report, now_s=self._now()))
-                except grpc.aio.AioRpcError as error:
-                    log.debug("load reports of %s: %s %s", node, error.code(), error.details())
+                await self._read(node, stream)
                 await asyncio.sleep(RECONNECT_S)
+
+    async def _read(self, node: str, stream: _Stream) -> None:
+        """Hand on reports until the stream ends."""
+        try:
+            async for report in stream(_request()):
+                self._on_load(node_load(node, report, now_s=self._now()))
+        except grpc.aio.AioRpcError as error:
+            log.debug("load reports of %s: %s %s", node, error.code(), error.details())
 
 
 def _request() -> Any:

@@ -177,16 +177,17 @@ def _proxy_view(control: Control, proxy: Proxy, *, now_s: float) -> Json:
         "inEffect": bool(proxy.streams)
         and all(status.state is SyncState.SYNCED for status in statuses.values()),
         "types": [
-            _type_view(type_url, status, now_s=now_s) for type_url, status in statuses.items()
+            _type_view(type_url, status, connected=bool(proxy.streams), now_s=now_s)
+            for type_url, status in statuses.items()
         ],
     }
 
 
-def _type_view(type_url: str, status: TypeStatus, *, now_s: float) -> Json:
+def _type_view(type_url: str, status: TypeStatus, *, connected: bool, now_s: float) -> Json:
     return {
         "type": SHORT_TYPES.get(type_url, type_url),
         "typeUrl": type_url,
-        "state": status.state.value,
+        "state": status.state.value if connected else SyncState.NOT_SENT.value,
         "published": status.published,
         "acknowledged": status.acknowledged,
         "pending": list(status.pending),

@@ -3,12 +3,13 @@
 A response is encoded once for all streams that need the same; only its nonce is appended for each.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 
 from headrace import limits
+from headrace.metrics import OTHER
 from headrace_xds.messages import NodeInfo, Request, Response
 
 _NONCE_TAG = b"\x2a"
@@ -51,6 +52,8 @@ class Encoder:
     """Encodes responses and keeps the bodies, the latest used ones up to a limit."""
 
     def __init__(self) -> None:
+        self.encoded: Counter[str] = Counter()
+        """Responses by type URL since the start."""
         self._bodies: OrderedDict[_Key, bytes] = OrderedDict()
         self._size_bytes = 0
 
@@ -60,6 +63,8 @@ class Encoder:
 
     def encode(self, response: Response) -> bytes:
         """Bytes of a ``DeltaDiscoveryResponse``."""
+        # Clients choose type URLs; what is not served is counted as one.
+        self.encoded[response.type_url if response.type_url in POLICIES else OTHER] += 1
         nonce = response.nonce.encode()
         assert len(nonce) <= _LARGEST_SHORT_LENGTH, "nonces are short counters"
         return self._body(response) + _NONCE_TAG + bytes((len(nonce),)) + nonce

@@ -11,6 +11,7 @@ from google.protobuf import json_format
 from headrace import limits
 from headrace.metrics import OTHER
 from headrace_xds.messages import NodeInfo, Request, Response
+from headrace_xds.typepolicy import POLICIES
 
 _NONCE_TAG = b"\x2a"
 """Field 5 of DeltaDiscoveryResponse, length-delimited. Fields may come in any order."""

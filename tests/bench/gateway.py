@@ -25,7 +25,7 @@ from tests.bench.flow import flowing
 from tests.bench.grpc_client import grpc_loop
 from tests.bench.http_client import http_loop
 from tests.bench.payload import KEY, SIZES, grpc_request, http_request
-from tests.bench.processes import cpu_s, rss_bytes
+from tests.bench.processes import by_program, cpu_s, rss_bytes
 from tests.bench.sample import Sample, median
 
 from headrace_xds.local.mesh import LocalMesh
@@ -53,7 +53,8 @@ class Road:
 
     name: str
     loop: Loop
-    pids: Callable[[], Sequence[int]]
+    programs: Callable[[], Mapping[str, Sequence[int]]]
+    """Process ids by what runs."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,17 @@ def _all_roads(mesh: LocalMesh, triton: direct.Triton) -> list[Road]:
     entry = (gateway.address, gateway.port)
     names = [program.name for program in mesh.plan.programs]
 
-    def whole_mesh() -> list[int]:
-        return [pid for name in names for pid in mesh.pids(name)]
+    def whole_mesh() -> Mapping[str, list[int]]:
+        return by_program({name: mesh.pids(name) for name in names})
+
+    def only_triton() -> Mapping[str, list[int]]:
+        return by_program({"tritonserver": triton.pids()})
 
     return [
         Road("mesh http", _by_http(entry, MODEL), whole_mesh),
         Road("mesh grpc", _by_grpc(entry, MODEL), whole_mesh),
-        Road("triton http", _by_http(("127.0.0.1", triton.http_port), triton.model), triton.pids),
-        Road("triton grpc", _by_grpc(("127.0.0.1", triton.grpc_port), triton.model), triton.pids),
+        Road("triton http", _by_http(("127.0.0.1", triton.http_port), triton.model), only_triton),
+        Road("triton grpc", _by_grpc(("127.0.0.1", triton.grpc_port), triton.model), only_triton),
     ]
 
 
@@ -139,14 +143,15 @@ def _roads(roads: Sequence[Road], effort: Effort, say: Say) -> list[Row]:
                 turns.setdefault((road.name, size, callers), []).append(
                     _measure(road, SIZES[size], callers, effort.seconds)
                 )
-    return [
+    rows = [
         {"road": name, "body": size, "callers": callers, **_medians(measured)}
         for (name, size, callers), measured in turns.items()
     ]
+    return rows + [row for road in roads for row in _profile(road, effort)]
 
 
 def _measure(road: Road, size: int, callers: int, seconds: float) -> Row:
-    pids = road.pids()
+    pids = [pid for found in road.programs().values() for pid in found]
     before = cpu_s(pids)
     sample = road.loop(size, callers, seconds)
     used = cpu_s(pids) - before
@@ -156,6 +161,19 @@ def _measure(road: Road, size: int, callers: int, seconds: float) -> Row:
         "p50_ms": sample.percentile_ms(50),
         "p99_ms": sample.percentile_ms(99),
     }
+
+
+def _profile(road: Road, effort: Effort) -> list[Row]:
+    """Where the processor time of one road goes; what takes none is left out."""
+    programs = road.programs()
+    before = {name: cpu_s(pids) for name, pids in programs.items()}
+    sample = road.loop(SIZES["1 KB"], CALLERS[-1], 2 * effort.seconds)
+    used = {name: cpu_s(pids) - before[name] for name, pids in programs.items()}
+    return [
+        {"profile": road.name, "program": name, "cpu_us_per_request": round(us)}
+        for name, spent_s in sorted(used.items(), key=lambda pair: -pair[1])
+        if (us := 1e6 * spent_s / len(sample.latencies_s)) >= 1
+    ]
 
 
 def _beside(mesh: LocalMesh, effort: Effort, say: Say) -> list[Row]:
@@ -187,7 +205,7 @@ def _figures(
         found = next(
             row
             for row in rows
-            if (row["road"], row["body"], row["callers"]) == (road, "1 KB", callers)
+            if (row.get("road"), row.get("body"), row.get("callers")) == (road, "1 KB", callers)
         )
         return float(found[key])
 

@@ -121,6 +121,29 @@ async def test_a_defect_while_checking_refuses_the_configuration_and_keeps_servi
     assert world.made.unreadable == ("internal error: RuntimeError('a defect')",)
 
 
+async def test_a_defect_while_publishing_is_said_and_survived(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def broken(_: Compiled) -> None:
+        raise ValueError("a defect")
+
+    made = Configuration(world.folder, world.state, effect=broken, wall_s=lambda: 1.0)
+    await made.start()
+    assert (made.generation, made.accepted) == (0, False)
+    assert made.unreadable == ("internal error: ValueError('a defect')",)
+
+
+async def test_a_full_disk_does_not_keep_a_configuration_from_coming_into_effect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.state.write_text("a file where the folder should be")
+    with caplog.at_level(logging.ERROR):
+        await world.made.start()
+    assert world.made.accepted
+    assert "cannot be kept" in caplog.text
+
+
 async def test_a_folder_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.made.start()

@@ -39,6 +39,10 @@ class Published:
         assert type_url == ENDPOINTS
         self.withheld[group] = names
 
+    def drop_group(self, group: str) -> None:
+        for key in [key for key in self.resources if key[0] == group]:
+            del self.resources[key]
+
     def endpoints(self, gateway: str, cluster: str = CLUSTER_NAME) -> dict[str, Any]:
         found = self.resources[f"gateway/{gateway}", ENDPOINTS][cluster]
         message = ClusterLoadAssignment.FromString(found.body)
@@ -310,6 +314,18 @@ def test_static_nodes_are_endpoints_without_a_sidecar_stream() -> None:
     world = World()
     world.configure(vision(), pools=(pool("pool", "eu", node), pool("pool-us", "us")))
     assert world.published.endpoints("eu").keys() == {"s1"}
+
+
+def test_a_forgotten_node_is_offered_nothing_any_more() -> None:
+    world = World()
+    world.configure(vision())
+    world.join("n1")
+    world.join("n2")
+    world.membership.disconnect(0, "n1", now_s=2)
+    world.control.note_membership()
+    world.turn(3 + limits.FORGET_NODE_S)
+    assert ("gpu/n1", ASSIGNMENTS) not in world.published.resources
+    assert world.fleet.groups() == {"gateway/eu", "gateway/us", "gpu/n2"}
 
 
 @pytest.mark.parametrize("change", ["artifact", "executor"])

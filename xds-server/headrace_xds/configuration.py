@@ -192,15 +192,28 @@ class Configuration:
             self.rejections += 1
             _complain(self.unreadable, checked.problems, serving=self.generation)
             return
+        try:
+            self._effect(checked.compiled)
+        except Exception as error:
+            log.exception("the configuration cannot be put into effect")
+            self.accepted, self.unreadable = False, (f"internal error: {error!r}",)
+            self.rejections += 1
+            return
         objects = {key_of(placed.object): placed.object for placed in checked.objects}
-        kept = lastgood.succeed(self._kept, folder.files, objects)
-        if kept != self._kept:
-            await asyncio.to_thread(lastgood.save, self._path, kept)
-        self._kept = kept
+        await self._keep(lastgood.succeed(self._kept, folder.files, objects))
         self.objects = checked.objects
-        self._effect(checked.compiled)
         self.last_success_s = self._wall_s()
-        log.info("configuration generation %d: %d objects", kept.generation, len(objects))
+        log.info("configuration generation %d: %d objects", self.generation, len(objects))
+
+    async def _keep(self, kept: LastGood) -> None:
+        """Remember what is in effect, on disk if the disk lets us."""
+        changed, self._kept = kept != self._kept, kept
+        if not changed:
+            return
+        try:
+            await asyncio.to_thread(lastgood.save, self._path, kept)
+        except OSError as error:
+            log.error("the last good configuration cannot be kept in %s: %s", self._path, error)
 
 
 def _complain(unreadable: Sequence[str], problems: Sequence[Problem], *, serving: int) -> None:

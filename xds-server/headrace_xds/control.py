@@ -31,6 +31,9 @@ class Publications(Protocol):
     def withhold(self, group: str, type_url: str, names: frozenset[str]) -> None:
         """Leave these names unanswered for now."""
 
+    def drop_group(self, group: str) -> None:
+        """Forget a group that has no streams."""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -101,10 +104,8 @@ class Control:
             group = names.gateway_node_id(gateway.name)
             for type_url, resources in compiled.resources[gateway.name].items():
                 self._publish(group, type_url, resources)
-        expected = {names.gateway_node_id(gateway.name) for gateway in _gateways(compiled.mesh)}
-        for group in self.fleet.groups() - expected:
-            if group.startswith(names.gateway_node_id("")):
-                self.fleet.retract(group)
+        gateways = {names.gateway_node_id(gateway.name) for gateway in _gateways(compiled.mesh)}
+        self._drop_groups(names.gateway_node_id(""), keep=gateways)
 
     def observe(self, load: NodeLoad) -> None:
         """Take in a load report."""
@@ -204,14 +205,25 @@ class Control:
 
     def _publish_offers(self) -> None:
         served = {version.assignment.name: version for version in self._versions()}
-        for name, node in self.membership.nodes.items():
-            if node.state is NodeState.STATIC:
-                continue
+        registered = [
+            name
+            for name, node in self.membership.nodes.items()
+            if node.state is not NodeState.STATIC
+        ]
+        for name in registered:
             offers = {
                 assignment: offer(served[assignment], attempt)
                 for assignment, attempt in self.membership.offers(name).items()
             }
             self._publish(names.gpu_node_id(name), names.ASSIGNMENT_TYPE_URL, offers)
+        self._drop_groups(names.gpu_node_id(""), keep={names.gpu_node_id(n) for n in registered})
+
+    def _drop_groups(self, prefix: str, *, keep: set[str]) -> None:
+        """Forget what is published to nodes or gateways that are no longer known."""
+        for group in self.fleet.groups() - keep:
+            if group.startswith(prefix):
+                self._hub.drop_group(group)
+                self.fleet.retract(group)
 
     def _publish_endpoints(self, mesh: ir.Mesh) -> None:
         pools = {pool.name: pool for pool in mesh.pools}

@@ -207,6 +207,35 @@ def test_a_ranking_does_not_depend_on_who_shares_the_batch(loaded: Loaded, versi
         assert np.allclose(answer["scores"], alone[:size], atol=1e-5)
 
 
+def test_no_documents_have_no_scores_and_batch_mates_have_theirs(loaded: Loaded) -> None:
+    assignment = assigned("ranking", 1)
+    nothing = infer_request(assignment, {"query": [QUERY], "documents": []})
+    something = infer_request(assignment, {"query": [QUERY], "documents": DOCUMENTS})
+    empty, full = loaded.ask_all([nothing, something])
+    assert len(empty["scores"]) == 0
+    assert len(full["scores"]) == len(DOCUMENTS)
+
+
+def test_versions_without_batching_answer_without_a_batch_dimension(loaded: Loaded) -> None:
+    for model, inputs in (
+        ("vision", {"image": [photo("coffee")]}),
+        ("ranking", {"query": [QUERY], "documents": DOCUMENTS}),
+    ):
+        plain = assigned(model, 1)
+        batching = msgspec.structs.replace(plain.batching, max_batch_size=0)
+        single = msgspec.structs.replace(plain, model=f"single-{model}", batching=batching)
+        loaded.server.load(single)
+        request = infer_request(single, inputs)
+        for tensor in request.inputs:
+            del tensor.shape[0]
+        response = loaded.infer(request)
+        shapes = {tensor.name: list(tensor.shape) for tensor in response.outputs}
+        assert set(map(tuple, shapes.values())) == {(5,) if model == "vision" else (6,)}
+        with loaded.server.client() as stub:
+            name = names.triton_model(single.model, 1)
+            stub.RepositoryModelUnload(pb.RepositoryModelUnloadRequest(model_name=name))
+
+
 def test_too_many_documents_are_refused(loaded: Loaded) -> None:
     too_many = {"query": [QUERY], "documents": [b"x"] * (limits.DOCUMENTS + 1)}
     with pytest.raises(grpc.RpcError, match=f"at most {limits.DOCUMENTS} documents") as refused:

@@ -200,4 +200,6 @@ def test_parameters_are_read_out_of_tritons_configuration() -> None:
     config = '{"parameters": {"threads": {"string_value": "2"}}, "max_batch_size": 8}'
     assert parameters.read(config) == {"threads": "2"}
     assert parameters.read("{}") == {}
+    assert parameters.batches(config)
+    assert not parameters.batches("{}")
     assert parameters.labels("my-model.12") == {"model": "my-model", "version": "12"}

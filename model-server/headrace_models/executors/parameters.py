@@ -10,6 +10,11 @@ def read(config: str) -> dict[str, str]:
     return {name: value["string_value"] for name, value in parameters.items()}
 
 
+def batches(config: str) -> bool:
+    """Whether tensors have a batch dimension before the declared ones."""
+    return bool(json.loads(config).get("max_batch_size", 0))
+
+
 def labels(triton_model: str) -> Mapping[str, str]:
     """Labels of the model version's metrics, by its name in Triton."""
     model, _, version = triton_model.rpartition(".")

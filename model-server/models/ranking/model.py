@@ -8,12 +8,9 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 
+from headrace import metrics
 from headrace_models.executors import parameters, ranking
 from headrace_models.executors.bert import Encoder
-
-_USEFUL = "headrace_useful_tokens_total"
-_COMPUTED = "headrace_computed_tokens_total"
-_RATIO = "headrace_useful_token_ratio"
 
 
 class TritonPythonModel:
@@ -23,6 +20,7 @@ class TritonPythonModel:
         """Map the weights and register the metrics."""
         given = parameters.read(args["model_config"])
         torch.set_num_threads(int(given["threads"]))
+        self._batches = parameters.batches(args["model_config"])
         self._encoder = Encoder(given["weights"], given["tokenizer"])
         self._bucketed = given.get("buckets", "on") == "on"
         self._metrics = TokenMetrics(dict(parameters.labels(args["model_name"])))
@@ -37,9 +35,16 @@ class TritonPythonModel:
         self._metrics.add(ranked.tokens)
         scores = iter(ranked.scores)
         return [
-            _refusal(rows) if isinstance(rows, ranking.BadText) else _response(rows, scores)
+            _refusal(rows)
+            if isinstance(rows, ranking.BadText)
+            else self._response([next(scores) for _ in rows])
             for rows in read
         ]
+
+    def _response(self, scores):
+        rows = np.stack([row.numpy() for row in scores]).astype(np.float32)
+        answer = rows if self._batches else rows[0]
+        return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("scores", answer)])
 
 
 class TokenMetrics:
@@ -47,11 +52,11 @@ class TokenMetrics:
 
     def __init__(self, labels):
         self._families = [
-            pb_utils.MetricFamily(name, text, kind)
-            for name, text, kind in (
-                (_USEFUL, "Tokens of texts", pb_utils.MetricFamily.COUNTER),
-                (_COMPUTED, "Tokens computed, padding included", pb_utils.MetricFamily.COUNTER),
-                (_RATIO, "Part of computed tokens that is text", pb_utils.MetricFamily.GAUGE),
+            pb_utils.MetricFamily(row.name, row.help, _kind(row))
+            for row in (
+                metrics.USEFUL_TOKENS,
+                metrics.COMPUTED_TOKENS,
+                metrics.USEFUL_TOKEN_RATIO,
             )
         ]
         self._useful, self._computed, self._ratio = (
@@ -70,16 +75,18 @@ class TokenMetrics:
         self._ratio.set(self._totals[0] / self._totals[1])
 
 
+def _kind(row):
+    return getattr(pb_utils.MetricFamily, row.kind.upper())
+
+
 def _read(request):
     """Questions of a request, one a row, or what is wrong with one of them."""
-    query = pb_utils.get_input_tensor_by_name(request, "query").as_numpy()
+    queries = pb_utils.get_input_tensor_by_name(request, "query").as_numpy().ravel()
     documents = pb_utils.get_input_tensor_by_name(request, "documents").as_numpy()
+    rows = documents.reshape(len(queries), -1)
     try:
         return [
-            ranking.question(asked[0], list(row))
-            for asked, row in zip(
-                query.reshape(-1, 1), documents.reshape(-1, documents.shape[-1]), strict=True
-            )
+            ranking.question(query, list(row)) for query, row in zip(queries, rows, strict=True)
         ]
     except ranking.BadText as bad:
         return bad
@@ -88,8 +95,3 @@ def _read(request):
 def _refusal(bad):
     error = pb_utils.TritonError(str(bad), pb_utils.TritonError.INVALID_ARG)
     return pb_utils.InferenceResponse(error=error)
-
-
-def _response(rows, scores):
-    answer = np.stack([next(scores).numpy() for _ in rows]).astype(np.float32)
-    return pb_utils.InferenceResponse(output_tensors=[pb_utils.Tensor("scores", answer)])

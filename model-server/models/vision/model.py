@@ -18,6 +18,7 @@ class TritonPythonModel:
         """Map the weights."""
         given = parameters.read(args["model_config"])
         torch.set_num_threads(int(given["threads"]))
+        self._batches = parameters.batches(args["model_config"])
         self._classifier = Classifier.load(given["weights"], given["labels"], given["network"])
         pb_utils.Logger.log_info(f"{args['model_instance_name']}: {self._classifier}")
 
@@ -27,9 +28,24 @@ class TritonPythonModel:
         good = [pixels for pixels in decoded if not isinstance(pixels, images.BadImage)]
         answers = iter(self._classifier.classify(good))
         return [
-            _refusal(pixels) if isinstance(pixels, images.BadImage) else _response(next(answers))
+            _refusal(pixels)
+            if isinstance(pixels, images.BadImage)
+            else self._response(next(answers))
             for pixels in decoded
         ]
+
+    def _response(self, answer):
+        outputs = {
+            "labels": np.array(answer.labels, dtype=np.object_),
+            "classes": answer.classes,
+            "probabilities": answer.probabilities,
+        }
+        return pb_utils.InferenceResponse(
+            output_tensors=[
+                pb_utils.Tensor(name, rows if self._batches else rows[0])
+                for name, rows in outputs.items()
+            ]
+        )
 
     def _decode(self, request):
         """Pixels of the request's pictures, or what is wrong with one of them."""
@@ -43,13 +59,3 @@ class TritonPythonModel:
 def _refusal(bad):
     error = pb_utils.TritonError(f"image: {bad}", pb_utils.TritonError.INVALID_ARG)
     return pb_utils.InferenceResponse(error=error)
-
-
-def _response(answer):
-    return pb_utils.InferenceResponse(
-        output_tensors=[
-            pb_utils.Tensor("labels", np.array(answer.labels, dtype=np.object_)),
-            pb_utils.Tensor("classes", answer.classes),
-            pb_utils.Tensor("probabilities", answer.probabilities),
-        ]
-    )

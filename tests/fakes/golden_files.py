@@ -1,28 +1,54 @@
-"""Expected outputs as files. ``HEADRACE_UPDATE_GOLDEN=1`` rewrites them and deletes orphans."""
+"""Expected outputs as files: compared, or with ``pytest --golden=update`` written anew.
+
+A test takes the fixture ``golden`` and gives it everything that it expects in a folder::
+
+    def test_configuration_becomes_this(golden: Golden) -> None:
+        golden.check(OUT, "*.ir.yaml", {"mesh.ir.yaml": ...})
+
+One pattern belongs to one test. A file that matches the pattern and is expected by nobody is an
+orphan: it fails the test, and an update deletes it.
+"""
 
 import difflib
-import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-UPDATE = "HEADRACE_UPDATE_GOLDEN"
+UPDATE: Final = "--golden=update"
+_SHOWN: Final = 80
+"""Lines of a difference that are printed."""
 
 
-def check(folder: Path, pattern: str, expected: Mapping[str, str]) -> None:
-    """Compare texts with files of a folder; no other file may match the pattern."""
-    update = os.environ.get(UPDATE) == "1"
-    found = {path.name for path in folder.glob(pattern)}
-    if update:
-        folder.mkdir(exist_ok=True)
-        for name in found - expected.keys():
-            (folder / name).unlink()
+@dataclass(frozen=True)
+class Golden:
+    """Compares with files, or writes them."""
+
+    update: bool
+
+    def check(self, folder: Path, pattern: str, expected: Mapping[str, str]) -> None:
+        """Compare texts with files of a folder; no other file may match the pattern."""
+        if self.update:
+            _write(folder, pattern, expected)
+            return
+        found = {path.name for path in folder.glob(pattern)}
+        assert found == expected.keys(), f"read the difference, then run pytest {UPDATE}"
         for name, text in expected.items():
-            (folder / name).write_text(text)
-        return
-    assert found == expected.keys(), f"run with {UPDATE}=1 after reading the difference"
+            _compare(folder / name, text)
+
+
+def _write(folder: Path, pattern: str, expected: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.glob(pattern):
+        if path.name not in expected:
+            path.unlink()
     for name, text in expected.items():
-        golden = (folder / name).read_text()
-        change = difflib.unified_diff(
-            golden.splitlines(), text.splitlines(), name, "now", lineterm=""
-        )
-        assert text == golden, "\n".join([*change][:80]) + f"\n{UPDATE}=1 accepts it"
+        (folder / name).write_text(text)
+
+
+def _compare(path: Path, text: str) -> None:
+    golden = path.read_text()
+    change = difflib.unified_diff(
+        golden.splitlines(), text.splitlines(), path.name, "now", lineterm=""
+    )
+    assert text == golden, "\n".join([*change][:_SHOWN]) + f"\npytest {UPDATE} accepts it"

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from google.protobuf import text_format
-from tests.fakes.golden_files import check
+from tests.fakes.golden_files import Golden
 from tests.fakes.model_server import assigned, echo
 from tritonclient.grpc import model_config_pb2
 
@@ -15,7 +15,7 @@ OUT = Path(__file__).parent / "out"
 WEIGHTS = {"network": "efficientnet-lite0", "threads": "1", "weights": "/cache/w.safetensors"}
 
 
-def test_every_kind_of_assignment_gives_the_expected_configuration() -> None:
+def test_every_kind_of_assignment_gives_the_expected_configuration(golden: Golden) -> None:
     unbatched = echo("BYTES", {"delay_ms": "5"}, max_batch_size=0)
     odd = msgspec.structs.replace(
         echo(parameters={"delay_ms": 'a "quoted"\nänd \\ line'}), instances=3, version=12
@@ -30,7 +30,7 @@ def test_every_kind_of_assignment_gives_the_expected_configuration() -> None:
         name: pbtxt.config(assignment, catalogue.check(assignment), parameters)
         for name, (assignment, parameters) in configurations.items()
     }
-    check(OUT, "*.pbtxt", texts)
+    golden.check(OUT, "*.pbtxt", texts)
 
 
 @pytest.mark.parametrize("path", sorted(OUT.glob("*.pbtxt")), ids=lambda path: path.stem)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.fakes.golden_files import check
+from tests.fakes.golden_files import Golden
 
 from headrace import ir, names
+from headrace.config.analyze import analyze, usable
 from headrace.config.load import load
 from headrace.resolve import resolve
 from headrace_xds import envoy_schema
@@ -24,7 +25,9 @@ from headrace_xds.translate.standalone import standalone
 
 HERE = Path(__file__).parent
 INPUTS = [
-    path for path in sorted((HERE / "in").glob("*.yaml")) if load([("", path.read_text())]).ok
+    path
+    for path in sorted((HERE / "in").glob("*.yaml"))
+    if usable(analyze(load([(path.name, path.read_text())])))
 ]
 SUFFIXES = {
     resources.CLUSTER: "clusters",
@@ -97,22 +100,22 @@ def translated(path: Path) -> dict[str, dict[str, Resource]]:
 
 
 @pytest.mark.parametrize("type_url", SUFFIXES, ids=SUFFIXES.get)
-def test_configuration_becomes_these_resources(type_url: str) -> None:
+def test_configuration_becomes_these_resources(type_url: str, golden: Golden) -> None:
     schema, suffix = envoy_schema.read(envoy()), SUFFIXES[type_url]
     texts = {}
     for path in INPUTS:
         made = sorted(translated(path)[type_url].items())
         values = [schema.to_json(type_url, each.body) for _, each in made]
         texts[f"{path.stem}.{suffix}.yaml"] = as_yaml(values)
-    check(HERE / "out", f"*.{suffix}.yaml", texts)
+    golden.check(HERE / "out", f"*.{suffix}.yaml", texts)
 
 
-def test_a_gateway_is_started_with_this() -> None:
+def test_a_gateway_is_started_with_this(golden: Golden) -> None:
     texts = {
         f"{path.stem}.bootstrap.yaml": as_yaml([started(*gateways(mesh_of(path))[0])])
         for path in INPUTS
     }
-    check(HERE / "out", "*.bootstrap.yaml", texts)
+    golden.check(HERE / "out", "*.bootstrap.yaml", texts)
 
 
 @pytest.mark.parametrize("path", INPUTS, ids=lambda path: path.stem)

@@ -1,6 +1,7 @@
 """What every test can use: ``--golden=update`` and the fixture ``golden``."""
 
 import pytest
+
 from tests.fakes.golden_files import Golden
 
 

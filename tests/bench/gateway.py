@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from headrace_xds.local.mesh import LocalMesh
+from headrace_xds.local.start import start
 from tests.bench import direct, large_mesh
 from tests.bench.flow import flowing
 from tests.bench.grpc_client import grpc_loop
@@ -27,9 +29,6 @@ from tests.bench.http_client import http_loop
 from tests.bench.payload import KEY, SIZES, grpc_request, http_request
 from tests.bench.processes import by_program, cpu_s, rss_bytes
 from tests.bench.sample import Sample, median
-
-from headrace_xds.local.mesh import LocalMesh
-from headrace_xds.local.start import start
 
 GOALS: Final = {
     "rps_ratio_direct": (">=", 0.5),

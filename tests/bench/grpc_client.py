@@ -7,9 +7,9 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from tests.bench.sample import Sample
 
 from headrace import limits
+from tests.bench.sample import Sample
 
 METHOD: Final = "/inference.GRPCInferenceService/ModelInfer"
 _OPTIONS: Final = (

@@ -8,6 +8,7 @@ import time
 from typing import Final, cast
 
 import uvloop
+
 from tests.bench.sample import Sample
 
 _END: Final = b"\r\n\r\n"

@@ -14,9 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.bench.node import idle_node
-from tests.bench.processes import measured, rss_bytes
-
 from headrace import ir
 from headrace.config.analyze import analyze
 from headrace.config.load import load
@@ -25,6 +22,8 @@ from headrace_xds.local.mesh import LocalMesh
 from headrace_xds.local.start import start
 from headrace_xds.translate import translate
 from headrace_xds.translate.fragments import FragmentCache
+from tests.bench.node import idle_node
+from tests.bench.processes import measured, rss_bytes
 
 HERE = Path(__file__).parent
 POOLS = {"few": 5, "many": 50}

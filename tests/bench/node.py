@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fakes.gpu_node import ORCA_SERVICE, FakeGpuNode
-
 from headrace import limits
 from headrace_sidecar.exposition.orca import LoadReports
+from tests.fakes.gpu_node import ORCA_SERVICE, FakeGpuNode
 
 _ROOT = Path(__file__).parents[2]
 

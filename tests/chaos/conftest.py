@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.fakes import echo_mesh
 
 from headrace_xds.local.mesh import LocalMesh
+from tests.fakes import echo_mesh
 
 
 @pytest.fixture(scope="session")

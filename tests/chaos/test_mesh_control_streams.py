@@ -8,15 +8,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.fakes import echo_mesh
-from tests.fakes.echo_mesh import infer, stats
-from tests.fakes.load import eventually, steady
-from tests.fakes.relay import Relay, relay
 
 from headrace_xds.local import plan
 from headrace_xds.local.mesh import LocalMesh
 from headrace_xds.local.plan import Options, Plan
 from headrace_xds.local.start import lay_out
+from tests.fakes import echo_mesh
+from tests.fakes.echo_mesh import infer, stats
+from tests.fakes.load import eventually, steady
+from tests.fakes.relay import Relay, relay
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
 

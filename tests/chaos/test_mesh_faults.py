@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+
+from headrace_xds.local.mesh import LocalMesh
 from tests.fakes import echo_mesh
 from tests.fakes.echo_mesh import infer, stats
 from tests.fakes.load import Answer, Traffic, eventually, send_all, steady
-
-from headrace_xds.local.mesh import LocalMesh
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
 

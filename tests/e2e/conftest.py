@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fakes import echo_mesh
 
 from headrace_xds.local.mesh import LocalMesh
 from headrace_xds.local.start import start
+from tests.fakes import echo_mesh
 
 
 @pytest.fixture(scope="session")

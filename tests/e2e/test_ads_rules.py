@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.fakes.ads_envoy import AdsEnvoy, ads_envoy, free_port, upstream
-from tests.fakes.ads_recorder import RecordedHub, until
-from tests.fakes.ads_resources import cluster, endpoints, listener, routes
 
 from headrace import limits
 from headrace_xds.server import AdsServer, serve
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
+from tests.fakes.ads_envoy import AdsEnvoy, ads_envoy, free_port, upstream
+from tests.fakes.ads_recorder import RecordedHub, until
+from tests.fakes.ads_resources import cluster, endpoints, listener, routes
 
 pytestmark = [pytest.mark.e2e]
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.control_world import MODEL, ROUTE, ControlWorld, until
 from tests.fakes.gpu_node import Load
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
+
 from tests.fakes import lab_models
 from tests.fakes.front_door import FrontDoor, Reply, front_door, send
 from tests.fakes.triton_process import TritonProcess, running_triton

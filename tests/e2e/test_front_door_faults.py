@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.fakes import lab_models
-from tests.fakes.front_door import FrontDoor, Reply, front_door
-from tests.fakes.triton_process import TritonProcess, running_triton
 
 from headrace import headers, limits
 from headrace.refusals import Refusal
+from tests.fakes import lab_models
+from tests.fakes.front_door import FrontDoor, Reply, front_door
+from tests.fakes.triton_process import TritonProcess, running_triton
 
 pytestmark = pytest.mark.e2e
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+
+from headrace import headers, ir
 from tests.fakes.ads_recorder import until
 from tests.fakes.mesh_gateway import (
     ALWAYS,
@@ -15,8 +17,6 @@ from tests.fakes.mesh_gateway import (
 )
 from tests.fakes.mesh_ir import KEY, mesh, route, served
 from tests.fakes.mesh_node import OK, SICK, Answer
-
-from headrace import headers, ir
 
 pytestmark = pytest.mark.e2e
 

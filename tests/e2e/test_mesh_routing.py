@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
+
+from headrace_xds.local.mesh import LocalMesh
 from tests.fakes import echo_mesh
 from tests.fakes.echo_mesh import KEY, edit, in_effect, infer, stats
 from tests.fakes.load import Answer, Call, Traffic, eventually, send_all, steady
-
-from headrace_xds.local.mesh import LocalMesh
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

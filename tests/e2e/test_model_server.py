@@ -12,13 +12,13 @@ from typing import Any
 import grpc
 import msgspec
 import pytest
-from tests.fakes import model_server
-from tests.fakes.model_server import ModelServer, echo, infer_request, outputs
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
 from headrace_models import leftovers
 from headrace_models.layout import layout
+from tests.fakes import model_server
+from tests.fakes.model_server import ModelServer, echo, infer_request, outputs
 
 pytestmark = pytest.mark.e2e
 

@@ -13,14 +13,14 @@ import grpc
 import msgspec
 import numpy as np
 import pytest
-from tests.fakes import model_server
-from tests.fakes.model_server import ModelServer, assigned, infer_request, outputs
 from tritonclient.grpc import service_pb2 as pb
 
 from headrace import limits, names
 from headrace.assignment import Assignment
 from headrace_models import leftovers
 from headrace_models.layout import layout
+from tests.fakes import model_server
+from tests.fakes.model_server import ModelServer, assigned, infer_request, outputs
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

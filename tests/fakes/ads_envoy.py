@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.fakes.ads_resources import ADS, HOST
 
 from headrace_xds.binaries import envoy
+from tests.fakes.ads_resources import ADS, HOST
 
 
 def free_port() -> int:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
-from tests.fakes.gpu_node import FakeGpuNode
 
 from headrace import ir
 from headrace.names import cluster
 from headrace_xds.binaries import envoy
 from headrace_xds.translate.bootstrap import bootstrap
+from tests.fakes.gpu_node import FakeGpuNode
 
 DEADLINE_S = 30.0
 KEY = "demo"

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.load import Call
-
 from headrace_xds.local.mesh import LocalMesh
 from headrace_xds.local.start import start
+from tests.fakes.load import Call
 
 MESHES = Path(__file__).parent / "meshes"
 KEY = {"x-api-key": "demo", "content-type": "application/json"}

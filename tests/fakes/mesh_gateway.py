@@ -14,9 +14,6 @@ from typing import Any
 import aiohttp
 import grpc
 import grpc.aio
-from tests.fakes.ads_recorder import Recorder, until
-from tests.fakes.mesh_ir import KEY, gateway_of, mesh
-from tests.fakes.mesh_node import HOST, MeshNode, Seen, mesh_node
 
 from headrace import ir, names
 from headrace_xds import server
@@ -28,6 +25,9 @@ from headrace_xds.translate.clusters import PROTOCOLS
 from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.resources import Resource
+from tests.fakes.ads_recorder import Recorder, until
+from tests.fakes.mesh_ir import KEY, gateway_of, mesh
+from tests.fakes.mesh_node import HOST, MeshNode, Seen, mesh_node
 
 Sent = Mapping[str, str]
 Part = ir.ServedVersion | ir.Route

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
-from tests.fakes.sidecar_assignments import identity
-from tests.fakes.virtual_clock import now
 
 from headrace.assignment import Assignment
 from headrace_sidecar.gpu.agent import Golden, Placed
@@ -16,6 +14,8 @@ from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.order import Kept, Lanes, Order
 from headrace_sidecar.gpu.serving import Serving
 from headrace_sidecar.gpu.setback import Setback
+from tests.fakes.sidecar_assignments import identity
+from tests.fakes.virtual_clock import now
 
 STEP_S = 0.1
 GOLDEN = Golden(msgspec.Raw(b"{}"), ())

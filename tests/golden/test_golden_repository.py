@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from google.protobuf import text_format
-from tests.fakes.golden_files import Golden
-from tests.fakes.model_server import assigned, echo
 from tritonclient.grpc import model_config_pb2
 
 from headrace_models import catalogue, pbtxt
+from tests.fakes.golden_files import Golden
+from tests.fakes.model_server import assigned, echo
 
 OUT = Path(__file__).parent / "out"
 WEIGHTS = {"network": "efficientnet-lite0", "threads": "1", "weights": "/cache/w.safetensors"}

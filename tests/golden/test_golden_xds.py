@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.fakes.golden_files import Golden
 
 from headrace import ir, names
 from headrace.config.analyze import analyze, usable
@@ -22,6 +21,7 @@ from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.resources import Resource
 from headrace_xds.translate.standalone import standalone
+from tests.fakes.golden_files import Golden
 
 HERE = Path(__file__).parent
 INPUTS = [

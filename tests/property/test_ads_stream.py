@@ -5,13 +5,13 @@ from collections import deque
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.fakes.ads_model import BAD, WILDCARD, ModelClient, plain
 
 from headrace_xds.group import Group
 from headrace_xds.messages import Acked, Nacked, Rejection, Request, Response
 from headrace_xds.stream import AdsStream
 from headrace_xds.translate.resources import ENDPOINTS, LISTENER
 from headrace_xds.typepolicy import policy_of
+from tests.fakes.ads_model import BAD, WILDCARD, ModelClient, plain
 
 TYPES = (LISTENER, ENDPOINTS)
 NAMES = tuple("abcde")

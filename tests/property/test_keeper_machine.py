@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes.virtual_clock import run
-from tests.fakes.workshop import Node, order, removal
 
 from headrace import limits
 from headrace_sidecar.gpu.keeper import Keeper
 from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.order import Order
 from headrace_sidecar.gpu.setback import Setback
+from tests.fakes.virtual_clock import run
+from tests.fakes.workshop import Node, order, removal
 
 CALM_S = 5 * limits.LOAD_DELAY_MAX_S + limits.REMOVAL_S
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-from tests.fakes.ads_model import plain
-from tests.fakes.ads_resources import cluster, endpoints, routes
 
 from headrace import limits, names
 from headrace_xds.group import Group
@@ -28,6 +26,8 @@ from headrace_xds.translate.resources import (
     ROUTES,
     Resource,
 )
+from tests.fakes.ads_model import plain
+from tests.fakes.ads_resources import cluster, endpoints, routes
 
 ASSIGNMENT = names.ASSIGNMENT_TYPE_URL
 NODE = NodeInfo("n")

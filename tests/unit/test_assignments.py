@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.fakes.sidecar_assignments import identity
-from tests.fakes.virtual_clock import now, run
-from tests.fakes.workshop import STEP_S, Workshop
 
 from headrace import limits, names
 from headrace.assignment import Assignment, to_json
@@ -19,6 +16,9 @@ from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.records import Record, Records
 from headrace_sidecar.gpu.serving import Serving
 from headrace_sidecar.gpu.setback import Setback
+from tests.fakes.sidecar_assignments import identity
+from tests.fakes.virtual_clock import now, run
+from tests.fakes.workshop import STEP_S, Workshop
 
 SETTLED_S = 10 * STEP_S
 

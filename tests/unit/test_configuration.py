@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.fakes.control_world import MESH, MODEL, ROUTE
 
 from headrace_xds import configuration
 from headrace_xds.configuration import Checked, Configuration, Unwritable
 from headrace_xds.control import Compiled
 from headrace_xds.source.files import Folder, read_folder
 from headrace_xds.translate.fragments import FragmentCache
+from tests.fakes.control_world import MESH, MODEL, ROUTE
 
 FILES = {
     "mesh.yaml": MESH % {"orca_port": 18082, "gateway_port": 10000},

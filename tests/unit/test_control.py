@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from google.protobuf.json_format import MessageToDict
-from tests.fakes import mesh_ir
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
 from headrace import assignment, ir, limits, names
@@ -17,6 +16,7 @@ from headrace.signals import NodeLoad, VersionLoad
 from headrace_xds.control import Compiled, Control
 from headrace_xds.fleet import Fleet
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, Resource, resource
+from tests.fakes import mesh_ir
 
 VISION = "vision@1"
 CLUSTER_NAME = names.cluster("vision", 1, "http")

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tests.fakes.virtual_clock import now, run
-
 from headrace import limits
 from headrace_sidecar.gpu.drain import Drain, Phase
+from tests.fakes.virtual_clock import now, run
 
 
 class Door:

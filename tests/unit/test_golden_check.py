@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fakes.sidecar_assignments import identity
 from tritonclient.grpc import service_pb2
 
 from headrace import limits
@@ -13,6 +12,7 @@ from headrace_sidecar.gpu import golden
 from headrace_sidecar.gpu.agent import Check, Golden
 from headrace_sidecar.gpu.setback import Setback
 from headrace_sidecar.gpu.steps import Steps
+from tests.fakes.sidecar_assignments import identity
 
 ASKED = {"inputs": [{"name": "data", "datatype": "BYTES", "shape": [1], "data": ["headrace"]}]}
 

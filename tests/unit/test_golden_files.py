@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.fakes.golden_files import Golden
 
 EXPECTED = {"a.txt": "one\n"}

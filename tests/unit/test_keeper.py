@@ -3,14 +3,14 @@
 import asyncio
 
 import pytest
-from tests.fakes.virtual_clock import now, run
-from tests.fakes.workshop import STEP_S, Node, order, removal
 
 from headrace import limits
 from headrace.refusals import Refused
 from headrace_sidecar.gpu.lifecycle import Delays, State
 from headrace_sidecar.gpu.serving import Outcome
 from headrace_sidecar.gpu.setback import Setback
+from tests.fakes.virtual_clock import now, run
+from tests.fakes.workshop import STEP_S, Node, order, removal
 
 SETTLED_S = 10 * STEP_S
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from tests.fakes.model_server import assigned
 
 from headrace import limits
 from headrace_models import agent, binaries, layout
@@ -17,6 +16,7 @@ from headrace_models.failure import Failure
 from headrace_models.placement import Placement
 from headrace_models.repository import Repository, models_dir
 from headrace_models.supervisor import Supervisor
+from tests.fakes.model_server import assigned
 
 BODY = msgspec.json.encode(assigned("vision", 1))
 PATH = "/v1/versions/vision/1"

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.fakes.model_server import ARTIFACTS, assigned, echo
 
 from headrace import limits
 from headrace_models import catalogue, golden, layout
 from headrace_models.failure import Failure
 from headrace_models.repository import Repository, models_dir
+from tests.fakes.model_server import ARTIFACTS, assigned, echo
 
 IDENTITY = catalogue.EXECUTORS["identity"]
 

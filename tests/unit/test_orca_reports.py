@@ -4,12 +4,12 @@ import asyncio
 import math
 
 import pytest
-from tests.fakes.gpu_node import FakeGpuNode, Load
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from headrace import limits
 from headrace.signals import NodeLoad
 from headrace_xds.orca import LoadReports, node_load
+from tests.fakes.gpu_node import FakeGpuNode, Load
 
 
 def report(rps: float, **metrics: float) -> OrcaLoadReport:

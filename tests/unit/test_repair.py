@@ -4,9 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from tests.fakes.virtual_clock import now, run
-from tests.fakes.workshop import Node, order
-
 from headrace import limits
 from headrace.assignment import Assignment
 from headrace_sidecar.gpu.agent import Golden
@@ -15,6 +12,8 @@ from headrace_sidecar.gpu.lifecycle import State
 from headrace_sidecar.gpu.repair import Repair
 from headrace_sidecar.gpu.serving import Outcome
 from headrace_sidecar.gpu.setback import Setback
+from tests.fakes.virtual_clock import now, run
+from tests.fakes.workshop import Node, order
 
 Answer = Callable[[], Awaitable[bool]]
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.fakes import stubborn_triton
 
 from headrace import limits
 from headrace_models import layout
 from headrace_models.binaries import Binaries
 from headrace_models.command import Interpreter
 from headrace_models.supervisor import Supervisor
+from tests.fakes import stubborn_triton
 
 WAIT_S = 30.0
 

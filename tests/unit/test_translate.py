@@ -9,7 +9,6 @@ from envoy_data_plane.envoy.config.cluster.v3 import Cluster, ClusterEdsClusterC
 from envoy_data_plane.envoy.config.core.v3 import HealthCheck, TypedExtensionConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fakes.mesh_ir import DEMO, gateway_of, mesh, route, served
 
 from headrace import ir, limits
 from headrace_xds.references import clusters_of
@@ -19,6 +18,7 @@ from headrace_xds.translate.filters import authenticate
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.packing import pack
 from headrace_xds.translate.wire import Template, slot
+from tests.fakes.mesh_ir import DEMO, gateway_of, mesh, route, served
 
 PARTS = (
     served("vision", 1),

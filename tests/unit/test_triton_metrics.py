@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from tests.fakes.sidecar_assignments import identity
 
 from headrace import limits
 from headrace_sidecar.gpu.rates import WINDOW_S, Rate
 from headrace_sidecar.gpu.serving import Outcome, Serving
 from headrace_sidecar.gpu.signals import FRESH_S, Sampler
 from headrace_sidecar.gpu.tritonmetrics import parse
+from tests.fakes.sidecar_assignments import identity
 
 PAGE = """\
 # HELP nv_inference_request_success Number of successful inference requests

@@ -11,13 +11,13 @@ import grpc.aio
 import msgspec
 import pytest
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
-from tests.fakes import lab_models
-from tests.fakes.front_door import FrontDoor, front_door
-from tests.fakes.triton_process import TritonProcess, running_triton
 from tritonclient.grpc import service_pb2 as pb
 
 from headrace import headers, limits
 from headrace.refusals import Refusal
+from tests.fakes import lab_models
+from tests.fakes.front_door import FrontDoor, front_door
+from tests.fakes.triton_process import TritonProcess, running_triton
 
 pytestmark = pytest.mark.e2e
 
@@ -185,8 +185,10 @@ async def test_a_refusal_that_may_run_elsewhere_says_so(door: FrontDoor) -> None
 async def test_the_stamped_version_is_served_where_the_message_names_none(door: FrontDoor) -> None:
     answer = await call(door, "ModelInfer", ask([1]), metadata=((headers.VERSION, "1"),))
     assert answer.model_version == "1"
-    code, _ = await refusal_of(door, ask([1]), metadata=((headers.VERSION, "9"),))
+    code, _ = await refusal_of(door, ask([1]), metadata=((headers.VERSION_HINT, "9"),))
     assert code is Code.NOT_FOUND
+    code, marks = await refusal_of(door, ask([1]), metadata=((headers.VERSION, "9"),))
+    assert (code, marks[headers.RETRY]) == (Code.UNAVAILABLE, headers.RETRY_SAFE)
 
 
 async def test_garbage_is_refused(door: FrontDoor) -> None:
@@ -466,4 +468,51 @@ async def test_a_gateways_patience_is_the_deadline_of_a_call(
     code, metadata = await refusal_of(door, ask([10_000], model="slow"), metadata=patience)
     assert code is Code.DEADLINE_EXCEEDED
     assert metadata[headers.REFUSED] == Refusal.TIMEOUT.code
+    await until_idle(triton)
+
+
+async def test_a_dead_stub_is_told_inside_the_stream_and_reported(triton: TritonProcess) -> None:
+    async with front_door(triton.target, lab_models.ALL) as door:
+        deaths: list[str] = []
+        door.triton.on_stub_death = deaths.append
+        stream = open_stream(door)
+        await stream.write(ask([1], model="crash", request_id="c"))
+        answer = await stream.read()
+        assert answer.error_message.startswith(Refusal.NOT_READY.code)
+        assert (answer.infer_response.id, deaths) == ("c", ["crash.1"])
+        stream.cancel()
+
+
+async def test_a_stream_outlives_its_triton(triton: TritonProcess) -> None:
+    with running_triton() as mortal:
+        lab_models.install_only(mortal, lab_models.SLOW)
+        async with front_door(mortal.target, [lab_models.SLOW]) as door:
+            stream = open_stream(door)
+            await stream.write(ask([10_000], model="slow"))
+            await until(lambda: "began" in (mortal.folder / "slow.log").read_text())
+            mortal.kill()
+            lost = await stream.read()
+            assert lost.error_message.startswith(Refusal.UPSTREAM_RESET.code)
+            await stream.write(ask([1], model="slow"))
+            assert (await stream.read()).error_message.startswith(Refusal.NOT_READY.code)
+            await door.triton.reconnect(triton.target)
+            await stream.write(ask([1], model="slow"))
+            assert not (await stream.read()).error_message
+            stream.cancel()
+
+
+async def test_calls_to_a_replaced_triton_end_as_lost(
+    door: FrontDoor, triton: TritonProcess
+) -> None:
+    (triton.folder / "slow.log").write_text("")
+    stream = open_stream(door)
+    await stream.write(ask([10_000], model="slow"))
+    unary = asyncio.create_task(refusal_of(door, ask([10_000], model="slow")))
+    await until(lambda: door.serving.in_flight == 2)
+    await door.triton.reconnect(triton.target)
+    code, metadata = await unary
+    assert (code, headers.REFUSED in metadata) == (Code.UNAVAILABLE, False)
+    assert (await stream.read()).error_message.startswith(Refusal.UPSTREAM_RESET.code)
+    assert door.serving.in_flight == 0
+    stream.cancel()
     await until_idle(triton)

@@ -71,6 +71,12 @@ def test_what_is_not_on_the_node_is_not_found(
     assert caught.value.refusal is Refusal.MODEL_NOT_FOUND
 
 
+def test_a_version_a_gateway_still_sends_to_may_be_elsewhere(serving: Serving) -> None:
+    with pytest.raises(Refused) as caught:
+        serving.find("m", 2, routed=True)
+    assert (caught.value.refusal, caught.value.elsewhere) == (Refusal.NOT_READY, True)
+
+
 def test_without_a_version_the_newest_ready_one_is_meant(serving: Serving) -> None:
     serving.put(assignment(3))
     serving.put(assignment(2))

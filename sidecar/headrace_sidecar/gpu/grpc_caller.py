@@ -9,16 +9,16 @@ from headrace.oip import patience, priority
 class Caller:
     """What the metadata and the deadline of one call say."""
 
-    __slots__ = ("_context", "_expected_ms", "tier", "version")
+    __slots__ = ("_context", "_expected_ms", "stamped", "tier", "version")
 
     def __init__(self, context: Any) -> None:
         self._context = context
         given = dict(context.invocation_metadata())
         self.tier = priority.tier_of(_text(given.get(headers.TIER)), shadow=headers.SHADOW in given)
         self._expected_ms = _text(given.get(patience.EXPECTED_TIMEOUT))
-        self.version = (
-            _text(given.get(headers.VERSION)) or _text(given.get(headers.VERSION_HINT)) or ""
-        )
+        self.stamped = _text(given.get(headers.VERSION)) or ""
+        """Version that a gateway chose this node for."""
+        self.version = self.stamped or _text(given.get(headers.VERSION_HINT)) or ""
 
     def timeout_s(self, longest_s: float = limits.REQUEST_DEADLINE_S) -> float:
         """Time left to the call, within the sidecar's bound."""

@@ -122,6 +122,7 @@ class InferStream:
         except Refused as refused:
             if refused.refusal is Refusal.SLOW_READER:
                 raise
+            self._serving.hear(refused)
             self._keep(_error(data, refused))
         finally:
             self._running -= 1

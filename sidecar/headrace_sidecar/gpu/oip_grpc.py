@@ -151,8 +151,8 @@ class OipGrpc:
 
     def _find(self, model: str, version: str, caller: Caller) -> Served:
         identifiers.check_model(model, "model_name")
-        named = version or caller.version
-        return self._serving.find(model, identifiers.parse_version(named, "model_version"))
+        number = identifiers.parse_version(version or caller.version, "model_version")
+        return self._serving.find(model, number, routed=str(number) == caller.stamped)
 
 
 async def _not_offered(data: bytes, context: Any) -> Any:

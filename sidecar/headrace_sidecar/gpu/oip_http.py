@@ -66,12 +66,13 @@ class OipHttp:
                 return await self._about(target, self._find(request, target))
 
     def _find(self, request: web.BaseRequest, target: Target) -> Served:
+        given = request.headers
+        stamped = given.get(headers.VERSION, "")
         version = target.version
         if version is None:
-            given = request.headers
-            named = given.get(headers.VERSION) or given.get(headers.VERSION_HINT) or ""
+            named = stamped or given.get(headers.VERSION_HINT, "")
             version = identifiers.parse_version(named, headers.VERSION)
-        return self._serving.find(target.model, version)
+        return self._serving.find(target.model, version, routed=str(version) == stamped)
 
     async def _server_ready(self) -> web.Response:
         if self._serving.leaving:

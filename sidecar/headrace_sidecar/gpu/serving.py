@@ -152,23 +152,22 @@ class Serving:
         """Versions of a model on this node, by number."""
         return self._models.get(model, {})
 
-    def find(self, model: str, version: int | None) -> Served:
-        """A version, ready or not; without a number the newest that is ready, else the newest."""
-        versions = self._models.get(model)
-        if not versions:
-            raise Refused(
-                Refusal.MODEL_NOT_FOUND, f"model {model!r} is not on this node", where="model"
-            )
-        if version is None:
-            return max(
-                versions.values(), key=lambda served: (served.ready, served.assignment.version)
-            )
-        served = versions.get(version)
+    def find(self, model: str, version: int | None, *, routed: bool = False) -> Served:
+        """A version, ready or not; without a number the newest that is ready, else the newest.
+
+        ``routed`` says that a gateway chose this node for the version. Then its absence is not the
+        caller's mistake: the node lost it and a gateway has not heard yet, so another may have it.
+        """
+        versions = self._models.get(model, {})
+        if version is None and versions:
+            return max(versions.values(), key=lambda one: (one.ready, one.assignment.version))
+        served = versions.get(version or 0)
         if served is None:
+            what = f"model {model!r}" if version is None else f"version {version} of {model!r}"
             raise Refused(
-                Refusal.MODEL_NOT_FOUND,
-                f"model {model!r} has no version {version} on this node",
-                where="version",
+                Refusal.NOT_READY if routed else Refusal.MODEL_NOT_FOUND,
+                f"{what} is not on this node",
+                where="version" if versions else "model",
             )
         return served
 

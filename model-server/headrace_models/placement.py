@@ -1,13 +1,30 @@
 """Placing model versions: weights made ready, folder written, the golden answer handed out."""
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.assignment import Assignment
 from headrace_models import catalogue, golden
+from headrace_models.failure import Failure
 from headrace_models.repository import Repository
+
+
+@contextlib.contextmanager
+def _disk_failures() -> Iterator[None]:
+    """What the disk refuses now it may take later."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(
+            "state_dir_not_writable",
+            str(error),
+            where=str(error.filename or "the state directory"),
+            remedy="free space on the disk of --state-dir",
+            permanent=False,
+        ) from error
 
 
 class Weights(Protocol):
@@ -42,7 +59,10 @@ class Placement:
             parameters["network"] = assignment.artifact
             parameters |= await self._weights.ready(assignment.artifact)
         async with self._writing:
-            name = await asyncio.to_thread(self._repository.place, assignment, executor, parameters)
+            with _disk_failures():
+                name = await asyncio.to_thread(
+                    self._repository.place, assignment, executor, parameters
+                )
         return Placed(triton_model=name, golden=golden.golden(assignment))
 
     async def remove(self, model: str, version: int) -> None:

@@ -35,9 +35,8 @@ def render(
     assignment: Assignment, executor: Executor, parameters: Mapping[str, str], program: bytes
 ) -> dict[str, bytes]:
     """Files of a model version's folder, by path in it. Pure."""
-    steady = msgspec.structs.replace(assignment, attempt=0)
     return {
-        _ASSIGNMENT: msgspec.json.encode(steady),
+        _ASSIGNMENT: msgspec.json.encode(_steady(assignment)),
         _CONFIG: pbtxt.config(assignment, executor, parameters).encode(),
         f"1/{_PROGRAM}": program,
     }
@@ -49,14 +48,17 @@ class Repository:
     def __init__(self, layout: Layout, programs: Path) -> None:
         self._layout = layout
         self._programs = programs
+        self._placed = {
+            file.parent.name: msgspec.json.decode(file.read_bytes(), type=Assignment)
+            for file in layout.repository_dir.glob(f"*/{_ASSIGNMENT}")
+        }
 
     def __repr__(self) -> str:
-        return f"Repository({len(self.placed())} of {limits.PLACED_VERSIONS} versions)"
+        return f"Repository({len(self._placed)} of {limits.PLACED_VERSIONS} versions)"
 
     def placed(self) -> tuple[Assignment, ...]:
         """What Triton can be told to load, by name."""
-        found = sorted(self._layout.repository_dir.glob(f"*/{_ASSIGNMENT}"))
-        return tuple(msgspec.json.decode(file.read_bytes(), type=Assignment) for file in found)
+        return tuple(assignment for _, assignment in sorted(self._placed.copy().items()))
 
     def place(
         self, assignment: Assignment, executor: Executor, parameters: Mapping[str, str]
@@ -72,16 +74,19 @@ class Repository:
         place = self._layout.repository_dir / name
         before = place.resolve() if place.is_symlink() else None
         link(place, folder)
+        self._placed[name] = _steady(assignment)
         if before is not None and before != folder:
             shutil.rmtree(before, ignore_errors=True)
         return name
 
     def remove(self, model: str, version: int) -> None:
         """Take the version away; nothing to do when it is not there."""
-        place = self._layout.repository_dir / names.triton_model(model, version)
+        name = names.triton_model(model, version)
+        place = self._layout.repository_dir / name
         if place.is_symlink():
             folder = place.resolve()
             place.unlink()
+            self._placed.pop(name, None)
             shutil.rmtree(folder, ignore_errors=True)
 
     def sweep(self) -> None:
@@ -92,15 +97,19 @@ class Repository:
                 shutil.rmtree(folder)
 
     def _check_room(self, name: str) -> None:
-        present = {place.name for place in self._layout.repository_dir.iterdir()}
-        if name not in present and len(present) >= limits.PLACED_VERSIONS:
+        if name not in self._placed and len(self._placed) >= limits.PLACED_VERSIONS:
             raise Failure(
                 "too_many_versions",
-                f"there are {len(present)} model versions here already",
+                f"there are {len(self._placed)} model versions here already",
                 where=str(self._layout.repository_dir),
                 remedy="remove a version from this node first",
                 permanent=False,
             )
+
+
+def _steady(assignment: Assignment) -> Assignment:
+    """The assignment without what changes when the same is offered again."""
+    return msgspec.structs.replace(assignment, attempt=0)
 
 
 def _digest(files: Mapping[str, bytes]) -> str:

@@ -157,6 +157,19 @@ def test_a_crash_hook_works_only_where_it_was_switched_on(server: ModelServer) -
     server.wait_triton(incarnation=incarnation + 1)
 
 
+def test_a_hung_model_is_gone_after_a_restart(server: ModelServer) -> None:
+    frail = echo("BYTES", {"test_hooks": "on"})
+    server.load(frail)
+    with pytest.raises(grpc.RpcError) as refused:
+        infer(server, infer_request(frail, {"data": [b"hang"]}), timeout_s=0.5)
+    assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    incarnation = server.triton()["incarnation"]
+    assert server.call("POST", "/v1/triton/restart").status == 202
+    server.wait_triton(incarnation=incarnation + 1)
+    server.load(frail)
+    assert outputs(infer(server, infer_request(frail, {"data": [b"x"]})))["data"] == [b"x"]
+
+
 def test_a_killed_tritonserver_is_back_with_a_higher_incarnation(server: ModelServer) -> None:
     server.load(echo())
     before = server.triton()

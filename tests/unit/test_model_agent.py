@@ -16,7 +16,7 @@ from headrace_models.failure import Failure
 from headrace_models.placement import Placement
 from headrace_models.repository import Repository, models_dir
 from headrace_models.supervisor import Supervisor
-from tests.fakes.model_server import assigned
+from tests.fakes.model_server import assigned, echo
 
 BODY = msgspec.json.encode(assigned("vision", 1))
 PATH = "/v1/versions/vision/1"
@@ -73,6 +73,16 @@ async def test_a_failure_says_whether_it_will_pass(
         "where": "here",
         "remedy": "wait",
     }
+
+
+async def test_a_disk_that_takes_nothing_is_a_passing_failure(
+    client: Client, tmp_path: Path
+) -> None:
+    (tmp_path / "placed").rmdir()
+    (tmp_path / "placed").touch()
+    response = await client.put("/v1/versions/echo/1", data=msgspec.json.encode(echo()))
+    assert response.status == 503
+    assert (await response.json())["code"] == "state_dir_not_writable"
 
 
 async def test_a_body_beyond_the_limit_is_not_read(client: Client) -> None:

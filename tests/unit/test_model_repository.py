@@ -44,6 +44,11 @@ def test_a_placed_version_is_complete(repository: Repository, places: layout.Lay
     assert repository.placed() == (echo(),)
 
 
+def test_a_restart_knows_what_was_placed(repository: Repository, places: layout.Layout) -> None:
+    repository.place(msgspec.structs.replace(echo(), attempt=2), IDENTITY, {})
+    assert Repository(places, models_dir()).placed() == repository.placed() == (echo(),)
+
+
 def test_a_changed_version_replaces_the_old_folder(
     repository: Repository, places: layout.Layout
 ) -> None:

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.fakes.sidecar_assignments import identity
-from tests.fakes.sidecar_world import SidecarWorld, until
 
 from headrace import headers
+from headrace.assignment import Assignment
+from tests.fakes.sidecar_assignments import identity
+from tests.fakes.sidecar_world import SidecarWorld, until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.asyncio(loop_scope="module")]
 
@@ -39,8 +40,8 @@ async def test_a_killed_stub_is_noticed_by_the_next_request_and_replaced(
     await until(lambda: _works(world, killed), world.log)
 
 
-async def _works(world: SidecarWorld, assignment: object) -> bool:
-    return (await world.infer(assignment))[0] == 200  # type: ignore[arg-type]
+async def _works(world: SidecarWorld, assignment: Assignment) -> bool:
+    return (await world.infer(assignment))[0] == 200
 
 
 async def test_a_model_that_kills_its_process_is_repaired(world: SidecarWorld) -> None:
@@ -58,13 +59,27 @@ async def test_a_hung_stub_is_unready_soon_and_its_callers_may_go_elsewhere(
     await world.ready(hung)
     os.kill(world.stub(hung), signal.SIGSTOP)
     started_s = time.monotonic()
-    url = world.url(hung, "infer")
+    answers = await asyncio.gather(*(_retry_advice(world, hung) for _ in range(6)))
+    assert time.monotonic() - started_s < NOTICED_S
+    assert set(answers) == {headers.RETRY_SAFE}
+    await until(lambda: _works(world, hung), world.log)
+    # What was left behind in the dead process is nobody's load.
+    await until(lambda: _is_idle(world, hung), world.log)
+
+
+async def _retry_advice(world: SidecarWorld, assignment: Assignment) -> str:
     tensor = {"name": "data", "datatype": "BYTES", "shape": [1], "data": ["x"]}
+    url = world.url(assignment, "infer")
     async with world.http.post(url, json={"inputs": [tensor]}) as response:
         assert response.status in (502, 503)
-        assert response.headers[headers.RETRY] == headers.RETRY_SAFE
-    assert time.monotonic() - started_s < NOTICED_S
-    await until(lambda: _works(world, hung), world.log)
+        return response.headers[headers.RETRY]
+
+
+async def _is_idle(world: SidecarWorld, assignment: Assignment) -> bool:
+    page = await world.page()
+    labels = f'{{model="{assignment.model}",version="{assignment.version}"}}'
+    gauges = ("queue_depth", "running")
+    return all(f"headrace_{gauge}{labels} 0.0" in page for gauge in gauges)
 
 
 async def test_a_hung_stub_that_nobody_uses_is_found_by_a_probe(world: SidecarWorld) -> None:
@@ -77,8 +92,8 @@ async def test_a_hung_stub_that_nobody_uses_is_found_by_a_probe(world: SidecarWo
     assert world.stub(idle) != stub
 
 
-async def _unready(world: SidecarWorld, assignment: object) -> bool:
-    return not await world.answers(assignment)  # type: ignore[arg-type]
+async def _unready(world: SidecarWorld, assignment: Assignment) -> bool:
+    return not await world.answers(assignment)
 
 
 async def test_a_saturated_version_is_not_judged_hung(world: SidecarWorld) -> None:

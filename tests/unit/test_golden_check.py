@@ -67,6 +67,14 @@ async def test_no_answer_is_a_setback() -> None:
         await ask(Triton(Refused(Refusal.NOT_READY, "it died")), question())
 
 
+async def test_an_answer_that_cannot_be_read_is_a_setback() -> None:
+    broken = service_pb2.ModelInferResponse.FromString(said("headrace"))
+    broken.raw_output_contents[0] = b"\x02\x00\x00\x00\xff\xfe"
+    for answer in (b"\xff", broken.SerializeToString()):
+        with pytest.raises(Setback, match="cannot be read"):
+            await ask(Triton(answer), question())
+
+
 async def test_a_full_queue_is_no_setback() -> None:
     with pytest.raises(golden.Busy):
         await ask(Triton(Refused(Refusal.OVERLOADED, "full")), question())

@@ -6,12 +6,15 @@ Prometheus keeps every label set for ever, so what comes after the limit is coun
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headrace import limits
 from headrace.metrics import OTHER, Metric
+
+# When a counter began is a series for each series, and in no row of the table.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Sample = tuple[Sequence[str], float]
 """Label values and a value."""

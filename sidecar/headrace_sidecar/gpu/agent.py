@@ -8,6 +8,7 @@ import msgspec
 
 from headrace import limits
 from headrace.assignment import Assignment
+from headrace_sidecar.gpu.reading import read_whole
 from headrace_sidecar.gpu.setback import Setback
 
 ASK_S: Final = 5.0
@@ -128,11 +129,13 @@ class Agent:
             async with self._session.request(
                 method, _BASE + path, data=body, timeout=timeout
             ) as response:
-                content = await response.content.read(ANSWER_BYTES)
+                content = await read_whole(response.content, limit_bytes=ANSWER_BYTES)
         except (aiohttp.ClientError, OSError) as error:
             raise Setback(f"the model server cannot be reached: {error}", counted=False) from error
         except TimeoutError as error:
             raise Setback(f"the model server took over {timeout_s:.0f} s: {path}") from error
+        if content is None:
+            raise Setback(f"the model server answered with more than {ANSWER_BYTES} bytes")
         if response.status < 400:
             return content
         raise Setback(_reason(response.status, content), permanent=response.status == 422)

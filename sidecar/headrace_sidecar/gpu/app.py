@@ -41,8 +41,8 @@ from headrace_sidecar.gpu.steps import Steps
 from headrace_sidecar.gpu.triton import Triton
 from headrace_sidecar.gpu.tritonwatch import TritonWatch
 
-GRPC_STOP_S = 2.0
-"""Time that calls which nobody counts, such as health watches, have to end."""
+CLOSE_S = 2.0
+"""Time that what nobody counts, such as health watches, has to end after the drain."""
 
 log = logging.getLogger(__name__)
 now = time.monotonic
@@ -145,10 +145,11 @@ class Sidecar:
     async def _open(self, doors: contextlib.AsyncExitStack) -> dict[str, int]:
         """Open every port; the ports that were taken."""
         settings = self.settings
-        front = http_runner(http_app(self.serving, self.triton))
+        front = http_runner(http_app(self.serving, self.triton), shutdown_timeout_s=CLOSE_S)
         page = web.AppRunner(
             metrics_app(self.exposition.registry, triton_page=lambda: self.sampler.page),
             access_log=None,
+            shutdown_timeout=CLOSE_S,
         )
         taken = {
             "http": await _listen(doors, front, settings.address, settings.http_port),
@@ -157,7 +158,7 @@ class Sidecar:
         server: grpc.aio.Server = grpc_server(grpc_handlers(self.serving, self.triton))
         taken["grpc"] = server.add_insecure_port(f"{settings.address}:{settings.grpc_port}")
         await server.start()
-        doors.push_async_callback(server.stop, GRPC_STOP_S)
+        doors.push_async_callback(server.stop, CLOSE_S)
         taken["orca"] = await self.load_reports.start(f"{settings.address}:{settings.orca_port}")
         doors.push_async_callback(self.load_reports.stop)
         return taken

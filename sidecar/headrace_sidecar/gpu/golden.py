@@ -4,8 +4,10 @@ A model that loads and answers wrongly, or not at all, must not take traffic. Th
 Triton past the front door: it is asked before the version is ready, and is nobody's traffic.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final
+
+from google.protobuf.message import DecodeError
 
 from headrace.assignment import Assignment
 from headrace.oip import http_request, json_data
@@ -42,16 +44,21 @@ async def ask(triton: Triton, assignment: Assignment, golden: Golden, *, timeout
         if refused.refusal is Refusal.OVERLOADED:
             raise Busy from refused
         raise Setback(f"no golden answer: {refused.message}") from refused
-    results = messages.results(messages.parse_response(answer))
-    if wrong := differences(golden.checks, values(results)):
+    try:
+        named = {check.output for check in golden.checks}
+        outputs = values(messages.results(messages.parse_response(answer)), named)
+    except (Refused, DecodeError, KeyError, ValueError) as error:
+        raise Setback(f"the golden answer cannot be read: {error}") from error
+    if wrong := differences(golden.checks, outputs):
         raise Setback(f"not the golden answer: {'; '.join(wrong)}")
 
 
-def values(results: Sequence[Result]) -> dict[str, list[Any]]:
-    """Elements of each output, as plain values."""
+def values(results: Sequence[Result], named: Set[str]) -> dict[str, list[Any]]:
+    """Elements of the named outputs, as plain values."""
     return {
         result.name: json_data.from_raw(result.raw, DATATYPES[result.datatype], result.name)
         for result in results
+        if result.name in named
     }
 
 

@@ -17,6 +17,7 @@ from headrace.policy import utilization
 from headrace.policy.utilization import Service
 from headrace_sidecar.gpu import tritonmetrics
 from headrace_sidecar.gpu.rates import Rate
+from headrace_sidecar.gpu.reading import read_whole
 from headrace_sidecar.gpu.serving import Served
 
 SCRAPE_S: Final = 1.0
@@ -138,11 +139,14 @@ class Sampler:
                 continue
             try:
                 async with session.get(f"http://{address}/metrics") as response:
-                    page = await response.content.read(limits.TRITON_METRICS_BYTES)
+                    page = await read_whole(
+                        response.content, limit_bytes=limits.TRITON_METRICS_BYTES
+                    )
             except (aiohttp.ClientError, TimeoutError, OSError):
                 # Its age grows, and that is what the signals say.
                 continue
-            self.take(page)
+            if page is not None:
+                self.take(page)
 
     def take(self, page: bytes) -> None:
         """Take a metrics page of Triton's."""

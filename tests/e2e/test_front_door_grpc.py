@@ -516,3 +516,18 @@ async def test_calls_to_a_replaced_triton_end_as_lost(
     assert door.serving.in_flight == 0
     stream.cancel()
     await until_idle(triton)
+
+
+async def test_the_limit_on_responses(door: FrontDoor) -> None:
+    stream = open_stream(door)
+    await stream.write(many(1, limits.RESPONSE_BYTES + 1))
+    answer = await stream.read()
+    assert answer.error_message.startswith(Refusal.INTERNAL.code)
+    stream.cancel()
+
+
+async def test_a_stream_ends_with_its_deadline(door: FrontDoor) -> None:
+    stream = open_stream(door, timeout=0.2)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await rest(stream)
+    assert caught.value.code() is Code.DEADLINE_EXCEEDED

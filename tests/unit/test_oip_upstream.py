@@ -22,6 +22,7 @@ ROWS = [
     ("UNAVAILABLE", "Socket closed", Refusal.UPSTREAM_RESET, False, True),
     ("NOT_FOUND", "'m.1' has no available versions", Refusal.NOT_READY, True, False),
     ("INTERNAL", "out of memory", Refusal.INTERNAL, False, True),
+    ("RESOURCE_EXHAUSTED", "Received message larger", Refusal.INTERNAL, False, False),
     ("UNKNOWN", "", Refusal.INTERNAL, False, True),
     ("INTERNAL", STUB, Refusal.NOT_READY, False, True),
 ]  # fmt: skip

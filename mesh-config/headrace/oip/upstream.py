@@ -47,7 +47,9 @@ def refuse(code: str, details: str, *, idempotent: bool) -> Refused:
         # The node's table has the model, so Triton lost or is unloading it: not the caller's fault.
         return Refused(Refusal.NOT_READY, f"the model is not loaded: {details}", elsewhere=True)
     refusal = _PLAIN.get(code, Refusal.INTERNAL)
-    return Refused(refusal, details or refusal.remedy, sick=refusal is Refusal.INTERNAL)
+    # A response larger than the limit is no illness: a caller could eject every node with it.
+    sick = refusal is Refusal.INTERNAL and code != "RESOURCE_EXHAUSTED"
+    return Refused(refusal, details or refusal.remedy, sick=sick)
 
 
 def refuse_message(details: str, *, idempotent: bool) -> Refused:

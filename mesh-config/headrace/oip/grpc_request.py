@@ -11,7 +11,6 @@ from headrace.assignment import Assignment
 from headrace.oip import declared, identifiers, parameters
 from headrace.oip.datatypes import DATATYPES, Datatype, Kind
 from headrace.oip.tensors import check_data, element_count, invalid
-from headrace.refusals import Refusal, Refused
 
 
 class Parameter(Protocol):
@@ -152,8 +151,3 @@ def _check_contents(contents: object, count: int, datatype: Datatype, where: str
     # Four bytes travel for these; Triton would keep the lowest and say nothing.
     if narrow and values and not datatype.low <= min(values) <= max(values) <= datatype.high:
         raise invalid(where, f"{datatype.name} holds {datatype.low} to {datatype.high}")
-
-
-def not_offered(method: str) -> Refused:
-    """Refusal of a method that only whoever runs the node may call."""
-    return Refused(Refusal.NOT_IMPLEMENTED, f"{method} is not offered to callers", where=method)

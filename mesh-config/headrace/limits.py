@@ -13,6 +13,14 @@ CONFIG_PROBLEMS: Final = 200
 """Problems reported for one load; the rest are counted."""
 CONFIG_FILES: Final = 1_000
 """Files read from one configuration folder."""
+CONFIG_BYTES: Final = 64 * 2**20
+"""Characters of all files of one configuration together."""
+CONFIG_DURATION_S: Final = 86_400.0
+"""Longest duration a configuration may name."""
+CONFIG_DURATION_MIN_S: Final = 0.001
+"""Shortest duration where a configuration may not say 0."""
+CONFIG_SIZE_BYTES: Final = 2**50
+"""Largest size a configuration may name."""
 
 # Requests
 BODY_BYTES: Final = 10 * 2**20 + 64 * 2**10
@@ -118,7 +126,7 @@ SHADOW_REQUESTS: Final = 16
 FRAGMENTS: Final = 100_000
 """Encoded parts of resources that a control server keeps."""
 UPLOAD_S: Final = 60.0
-"""Time a caller has to send a request, on top of the time the route gives the answer."""
+"""Time a caller has to send a request, on top of REQUEST_DEADLINE_S for its answer."""
 STREAM_DURATION_S: Final = 900.0
 """Longest life of a ModelStreamInfer call through a gateway."""
 GRPC_FIELDS: Final = 1_024

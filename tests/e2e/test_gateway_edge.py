@@ -7,6 +7,8 @@ from pathlib import Path
 
 import grpc
 import pytest
+
+from headrace import headers, ir, limits
 from tests.fakes.ads_recorder import until
 from tests.fakes.mesh_gateway import (
     ALWAYS,
@@ -20,8 +22,6 @@ from tests.fakes.mesh_gateway import (
 )
 from tests.fakes.mesh_ir import KEY, mesh, route, served
 from tests.fakes.mesh_node import OK, Answer, mesh_node
-
-from headrace import headers, ir, limits
 
 pytestmark = pytest.mark.e2e
 
@@ -129,7 +129,7 @@ async def test_past_heap_bytes_new_requests_are_refused_until_memory_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "HEAP_BYTES", 64 * 2**20)
-    parts = [served("vision", 1), route("vision", "vision", *ALWAYS)]
+    parts: list[Part] = [served("vision", 1), route("vision", "vision", *ALWAYS)]
     async with running(tmp_path, *parts, nodes=1) as (gateway, [node]):
         released = asyncio.Event()
         node.behave = lambda seen: Answer(after=released) if seen.body_bytes > 100 else OK
@@ -243,6 +243,7 @@ async def test_h08_h09_slow_requests_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace_xds.translate.listeners.REQUEST_HEADERS_S", 0.3)
+    monkeypatch.setattr(limits, "REQUEST_DEADLINE_S", 0.2)
     monkeypatch.setattr(limits, "UPLOAD_S", 0.3)
     parts: list[Part] = [served("vision", 1), route("vision", "vision", *ALWAYS, timeout_s=0.2)]
     async with running(tmp_path, *parts, nodes=1) as (gateway, [node]):

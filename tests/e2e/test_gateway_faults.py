@@ -7,6 +7,9 @@ from pathlib import Path
 
 import grpc
 import pytest
+
+from headrace import ir
+from headrace_xds.translate import health
 from tests.fakes.mesh_gateway import (
     ALWAYS,
     INFER,
@@ -18,9 +21,6 @@ from tests.fakes.mesh_gateway import (
 )
 from tests.fakes.mesh_ir import mesh, route, served
 from tests.fakes.mesh_node import OK, REFUSE, REFUSE_UNSAFE, RESET, SICK, Answer, mesh_node
-
-from headrace import ir
-from headrace_xds.translate import health
 
 pytestmark = pytest.mark.e2e
 
@@ -162,3 +162,36 @@ async def test_a_dead_node_leaves_within_3_seconds(
         await leaves.aclose()
         await gateway.healthy("m-vision-1-http", 1, within_s=5)
         assert {(await gateway.send(INFER)).status for _ in range(6)} == {200}
+
+
+async def test_what_envoy_says_itself_has_the_mesh_own_codes(tmp_path: Path) -> None:
+    parts: list[Part] = [
+        served("vision", 1, max_requests=1, max_pending_requests=1),
+        route("vision", "vision", *ALWAYS, timeout_s=1.0, retry=ir.Retry(0, None)),
+    ]
+    async with running(tmp_path, *parts, nodes=1) as (gateway, [node]):
+        never = asyncio.Event()
+        node.behave = lambda _: Answer(after=never)
+        try:
+            replies = await asyncio.gather(*(gateway.send(INFER) for _ in range(4)))
+            told = {reply.json["code"]: reply for reply in replies}
+            assert told.keys() == {"overloaded", "timeout"}
+            assert told["overloaded"].status == 503
+            assert told["overloaded"].headers["retry-after"] == "1"
+            assert told["timeout"].status == 504
+            with pytest.raises(grpc.aio.AioRpcError) as error:
+                await gateway.call("ModelInfer", VISION)
+            assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        finally:
+            never.set()
+        node.behave = lambda _: RESET
+        gone = await gateway.send(INFER)
+        assert (gone.status, gone.json["code"]) == (502, "upstream_reset")
+        node.health = "unhealthy"
+        gateway.publish(mesh(*parts, port=0), [node])
+        await gateway.settle()
+        none = await gateway.send(INFER)
+        assert (none.status, none.json["code"]) == (503, "not_ready")
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await gateway.call("ModelInfer", VISION)
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE

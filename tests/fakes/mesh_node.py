@@ -95,6 +95,8 @@ class MeshNode:
         seen = Seen("grpc", metadata, len(body))
         self.seen.append(seen)
         answer = self.behave(seen)
+        if answer.after is not None:
+            await answer.after.wait()
         if answer.grpc_status is not grpc.StatusCode.OK:
             if headers.REFUSED in answer.headers:
                 await context.send_initial_metadata(tuple(answer.headers.items()))

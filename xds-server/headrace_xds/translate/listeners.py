@@ -91,8 +91,11 @@ def _manager() -> HttpConnectionManager:
 
 
 def _harden(manager: HttpConnectionManager) -> None:
-    """Bounds on what a caller may send. There is no request timeout here: it would end a
-    ModelStreamInfer that waits for its first answer, so routes bound uploads instead."""
+    """Bounds on what a caller may send.
+
+    There is no request timeout: it would end a ModelStreamInfer that waits for its first answer.
+    A request's whole life is bounded instead, which streams extend on their routes.
+    """
     manager.use_remote_address = True
     # Nobody is internal, or callers on private addresses could set x-envoy-* headers that change
     # retries and timeouts. An empty list would mean the private ranges, so it names no host's one.
@@ -110,7 +113,7 @@ def _harden(manager: HttpConnectionManager) -> None:
     manager.common_http_protocol_options = HttpProtocolOptions(
         idle_timeout=seconds(IDLE_CONNECTION_S),
         max_headers_count=REQUEST_HEADERS_COUNT,
-        max_stream_duration=seconds(limits.STREAM_DURATION_S),
+        max_stream_duration=seconds(limits.REQUEST_DEADLINE_S + limits.UPLOAD_S),
         # x_headrace_tenant must not pass for x-headrace-tenant in a server that maps one to other.
         headers_with_underscores_action=(
             HttpProtocolOptionsHeadersWithUnderscoresAction.REJECT_REQUEST

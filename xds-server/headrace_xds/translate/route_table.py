@@ -7,7 +7,6 @@ from envoy_data_plane.envoy.config.route.v3 import (
     HeaderMatcher,
     Route,
     RouteAction,
-    RouteActionMaxStreamDuration,
     RouteConfiguration,
     RouteList,
     RouteMatch,
@@ -18,7 +17,7 @@ from envoy_data_plane.envoy.type.matcher.v3 import HttpRequestHeaderMatchInput
 from envoy_data_plane.xds.core.v3 import TypedExtensionConfig
 from envoy_data_plane.xds.type.matcher.v3 import Matcher, MatcherMatcherTree, MatcherOnMatch
 
-from headrace import headers, ir, limits, names
+from headrace import headers, ir, names
 from headrace.names import Protocol
 from headrace_xds.translate import resources
 from headrace_xds.translate.fragments import FragmentCache
@@ -135,9 +134,6 @@ def _node_route(path: str, protocol: Protocol) -> Route:
     action = RouteAction(
         cluster=names.node_cluster(protocol),
         timeout=seconds(NODES_TIMEOUT_S),
-        max_stream_duration=RouteActionMaxStreamDuration(
-            max_stream_duration=seconds(NODES_TIMEOUT_S + limits.UPLOAD_S)
-        ),
         retry_policy=retry_policy(ir.Retry(attempts=2, per_try_timeout_s=None), idempotent=True),
     )
     return Route(name=f"nodes{path}", match=match, route=action)

@@ -186,16 +186,15 @@ def _send(action: RouteAction, shape: _Shape) -> None:
 
 
 def _bound(action: RouteAction, shape: _Shape) -> None:
-    """How long the request may take. The stream's life also bounds a body that trickles in."""
+    """How long the answer may take. Only streams bound their whole life here: a route that does
+    so loses its timeout, and the listener bounds the life of all others."""
     if shape.kind == "stream":
         action.timeout = seconds(0)
-        longest_s = limits.STREAM_DURATION_S
+        action.max_stream_duration = RouteActionMaxStreamDuration(
+            max_stream_duration=seconds(limits.STREAM_DURATION_S)
+        )
     else:
         action.timeout = seconds(shape.timeout_s)
-        longest_s = shape.timeout_s + limits.UPLOAD_S
-    action.max_stream_duration = RouteActionMaxStreamDuration(
-        max_stream_duration=seconds(longest_s)
-    )
 
 
 def _mirror(shape: _Shape) -> list[RouteActionRequestMirrorPolicy]:

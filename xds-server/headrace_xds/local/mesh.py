@@ -168,9 +168,9 @@ class LocalMesh:
         began = time.monotonic()
         waiting = set(readiness.probes(self.plan))
         while waiting:
-            for probe in sorted(done := readiness.answering(waiting)):
-                took = time.monotonic() - began
-                progress(f"{probe.part}: {probe.what or 'up'} ready after {took:.1f} s")
+            done = readiness.answering(waiting)
+            for line in readiness.lines(done, after_s=time.monotonic() - began):
+                progress(line)
             waiting -= done
             if waiting:
                 self._check_progress(waiting, spent_s=time.monotonic() - began, within_s=within_s)

@@ -32,19 +32,30 @@ def _probes(plan: Plan) -> Iterator[Probe]:
         address, port = node.place.address, plan.ports.node_http
         yield Probe(f"node {node.place.name}", "front door", address, port, "/v2/health/live")
         for model, version in node.versions:
-            what = f"{model} version {version}"
+            what = f"{model} {version}"
             yield Probe(f"node {node.place.name}", what, address, port, _ready(model, version))
     everywhere = sorted({held for node in plan.nodes for held in node.versions})
     for gateway in plan.gateways:
         part = f"gateway {gateway.name}"
         yield Probe(part, "Envoy", "127.0.0.1", gateway.admin_port, "/ready")
         for model, version in everywhere:
-            what = f"{model} version {version}"
+            what = f"{model} {version}"
             yield Probe(part, what, gateway.address, gateway.port, _ready(model, version))
 
 
 def _ready(model: str, version: int) -> str:
     return f"/v2/models/{model}/versions/{version}/ready"
+
+
+def lines(done: set[Probe], *, after_s: float) -> list[str]:
+    """What became ready, a line for each part it belongs to."""
+    found: dict[str, list[str]] = {}
+    for probe in sorted(done):
+        found.setdefault(probe.part, []).append(probe.what)
+    return [
+        f"{part}: {', '.join(filter(None, whats)) or 'up'} ready after {after_s:.1f} s"
+        for part, whats in found.items()
+    ]
 
 
 def answering(waiting: set[Probe]) -> set[Probe]:

@@ -152,32 +152,39 @@ async def test_a_node_that_refuses_a_version_is_no_endpoint_and_says_why(
     world: ControlWorld,
 ) -> None:
     await up(world, "n1")
-    node = await world.add_node("n2")
-    await until(lambda: ready(world, "n2"))
-    node.refusals["echo@1"] = "not enough memory"
-    world.write(
-        "model.yaml", MODEL.replace("executor: identity}", "executor: identity, threads: 2}", 1)
-    )
+    node = await world.add_node("n2", refusals={"echo@1": "not enough memory"})
 
     async def failed() -> bool:
-        return bool((await world.held("n2"))["echo@1"]["state"] == "failed")
+        return bool((await world.held("n2")).get("echo@1", {}).get("state") == "failed")
 
     await until(failed)
     held = (await world.held("n2"))["echo@1"]
-    assert held["message"] == "not enough memory"
+    assert (held["serves"], held["message"]) == (False, "not enough memory")
     assert (await world.endpoints()).keys() == {"n1"}
+    assert list(await world.hosts()) == [world.nodes["n1"].address]
     model = await world.admin("/v1/objects/model/echo")
-    ready_condition = model["status"]["conditions"][-1]
-    assert (ready_condition["type"], ready_condition["status"]) == ("Ready", "False")
-    assert "not enough memory" in ready_condition["message"]
-
-    async def only_n1() -> bool:
-        return list(await world.hosts()) == [world.nodes["n1"].address]
-
-    await until(only_n1)
-    del node.refusals["echo@1"]
+    condition = model["status"]["conditions"][-1]
+    assert (condition["type"], condition["status"]) == ("Ready", "False")
+    assert "not enough memory" in condition["message"]
+    node.refusals.clear()
     await until(lambda: ready(world, "n2"))
     assert (await world.held("n2"))["echo@1"]["attempt"] >= 1
+
+
+async def test_an_edit_that_every_node_refuses_takes_no_endpoint_away(world: ControlWorld) -> None:
+    await up(world)
+    for node in world.nodes.values():
+        node.refusals["echo@1"] = "no such artifact"
+    edited = MODEL.replace("executor: identity}", "executor: identity, threads: 2}", 1)
+
+    async def failed() -> bool:
+        held = [(await world.held(name))["echo@1"] for name in world.nodes]
+        return all(item["state"] == "failed" and item["serves"] for item in held)
+
+    async with world.under_load():
+        world.write("model.yaml", edited)
+        await until(failed)
+        assert len(await world.hosts()) == 2
 
 
 async def test_a_leaving_node_drains_without_a_lost_request(world: ControlWorld) -> None:

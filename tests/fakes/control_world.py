@@ -6,7 +6,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -174,7 +174,9 @@ class ControlWorld:
 
         self._stack.push_async_callback(end)
 
-    async def add_node(self, name: str, *, region: str = "eu") -> FakeGpuNode:
+    async def add_node(
+        self, name: str, *, region: str = "eu", refusals: Mapping[str, str] | None = None
+    ) -> FakeGpuNode:
         """Start a fake GPU node on an address of its own."""
         node = FakeGpuNode(
             name,
@@ -185,6 +187,7 @@ class ControlWorld:
             address=f"127.0.3.{len(self.nodes) + 1}",
             orca_port=self._orca_port,
         )
+        node.refusals.update(refusals or {})
         self.nodes[name] = await self._stack.enter_async_context(node)
         return node
 

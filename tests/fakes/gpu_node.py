@@ -129,7 +129,7 @@ class FakeGpuNode:
         self.offered.append((assigned.name, int(assigned.value["attempt"])))
         refusal = self.refusals.get(assigned.name)
         if refusal is not None:
-            self.held.pop(assigned.name, None)
+            # What was held before goes on serving, as on real nodes.
             self._client.nack(assigned.nonce, refusal)
             return
         self.held[assigned.name] = assigned.version

@@ -21,6 +21,7 @@ class Fleet(RuleBasedStateMachine):
         self.now_s = 0.0
         self.membership = Membership(None, now_s=0)
         self.wanted = frozenset({"vision@1"})
+        self.fingerprint = "f"
         self.streams: dict[str, int] = {}
         self.next_stream = 1
         self.answered: set[str] = set()
@@ -28,7 +29,7 @@ class Fleet(RuleBasedStateMachine):
         self.place()
 
     def place(self) -> None:
-        wanted = {name: Wanted(frozenset({"a"}), "f") for name in self.wanted}
+        wanted = {name: Wanted(frozenset({"a"}), self.fingerprint) for name in self.wanted}
         self.membership.place(wanted, (), now_s=self.now_s)
 
     @rule(name=NODES, claims=st.booleans())
@@ -63,9 +64,11 @@ class Fleet(RuleBasedStateMachine):
         else:
             version = "v" if answer == "ack" else ""
             self.membership.ack(name, assignment, version, now_s=self.now_s)
-        self.said[name, assignment] = answer == "ack" and (
-            assignment in self.membership.nodes[name].holdings
-        )
+        # A refusal says nothing about what the node held before.
+        if answer != "nack":
+            self.said[name, assignment] = answer == "ack" and (
+                assignment in self.membership.nodes[name].holdings
+            )
 
     @rule(name=NODES)
     def leave(self, name: str) -> None:
@@ -84,10 +87,13 @@ class Fleet(RuleBasedStateMachine):
         if not draining:
             assert self.serving() == before, "a lost stream removes nothing"
 
-    @rule(wanted=st.frozensets(NAMES))
-    def edit(self, wanted: frozenset[str]) -> None:
-        self.wanted = wanted
+    @rule(wanted=st.frozensets(NAMES), fingerprint=st.sampled_from("fg"))
+    def edit(self, wanted: frozenset[str], fingerprint: str) -> None:
+        before = self.serving()
+        stays = self.wanted & wanted
+        self.wanted, self.fingerprint = wanted, fingerprint
         self.place()
+        assert [pair for pair in before if pair[0] in stays] == self.serving()
 
     @rule(seconds=st.sampled_from([1.0, 40.0, limits.FORGET_NODE_S]))
     def wait(self, seconds: float) -> None:
@@ -115,7 +121,7 @@ class Fleet(RuleBasedStateMachine):
     def endpoints_said_that_they_are_ready(self) -> None:
         for name in self.wanted:
             for holder in self.membership.holders().get(name, []):
-                assert self.said[holder.info.name, name]
+                assert self.said.get((holder.info.name, name))
 
     @invariant()
     def attempts_stay_within_their_limit(self) -> None:

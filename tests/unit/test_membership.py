@@ -60,8 +60,8 @@ def test_a_node_is_an_endpoint_once_it_acknowledged() -> None:
     assert holders(membership) == ["n1"]
 
 
-def test_a_refusal_takes_it_out_and_keeps_the_reason() -> None:
-    membership = join(fresh(), "n1")
+def test_a_refused_version_is_no_endpoint_and_keeps_the_reason() -> None:
+    membership = join(fresh(), "n1", ready=False)
     membership.nack("n1", VISION, "out of memory", now_s=3)
     holding = membership.nodes["n1"].holdings[VISION]
     assert holders(membership) == []
@@ -158,10 +158,20 @@ def test_a_version_that_comes_back_while_it_is_unloaded_is_offered_again() -> No
     assert membership.nodes["n1"].holdings[VISION].state is HoldState.OFFERED
 
 
-def test_an_edit_keeps_ready_nodes_in_place() -> None:
+def test_an_edit_keeps_nodes_serving_even_when_they_refuse_it() -> None:
     membership = join(fresh(), "n1")
     membership.place(wanted(fingerprint="edited"), (), now_s=3)
-    assert holders(membership) == ["n1"]
+    assert (states(membership), holders(membership)) == ([HoldState.OFFERED], ["n1"])
+    membership.nack("n1", VISION, "no such artifact", now_s=4)
+    assert (states(membership), holders(membership)) == ([HoldState.FAILED], ["n1"])
+
+
+def test_a_version_that_is_being_unloaded_does_not_serve_when_it_comes_back() -> None:
+    membership = join(fresh(), "n1")
+    membership.place({}, (), now_s=3)
+    membership.ack("n1", VISION, "v", now_s=4)
+    membership.place(wanted(), (), now_s=5)
+    assert holders(membership) == []
 
 
 def test_nodes_hold_only_what_is_placed_in_their_pool() -> None:

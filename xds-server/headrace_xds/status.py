@@ -106,14 +106,14 @@ class Statuses:
         reasons = []
         for version in model.spec.versions:
             name = names.assignment(model.metadata.name, version.version)
-            holders = 0
+            serving = 0
             for node, holding in holdings_of(self._control, name):
                 total += 1
-                holders += holding.state is HoldState.READY
+                ready += holding.state is HoldState.READY
+                serving += holding.serves
                 if holding.message:
                     reasons.append(f"{name} on {node}: {holding.message}")
-            ready += holders
-            if not holders:
+            if not serving:
                 reasons.append(f"{name} is ready on no node")
         message = "; ".join([f"{ready} of {total} ready", *reasons[:5]])
         if reasons:

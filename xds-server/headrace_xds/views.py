@@ -148,6 +148,7 @@ def _holding_view(name: str, holding: Holding, *, now_s: float) -> Json:
         "model": model,
         "version": version,
         "state": holding.state.value,
+        "serves": holding.serves,
         "stateAgeSeconds": _age(holding.since_s, now_s),
         "attempt": holding.attempt,
         "message": holding.message,

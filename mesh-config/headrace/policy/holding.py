@@ -50,7 +50,11 @@ GONE: Final = frozenset({NodeState.RECORDED, NodeState.SUSPECT, NodeState.LEFT})
 
 
 class HoldState(enum.Enum):
-    """How far a node is with a model version that it was told to hold."""
+    """How far a node is with what it was told to hold last.
+
+    Whether it serves is another matter: a node goes on with the content it acknowledged while it
+    loads an edited one, and after it refused that one.
+    """
 
     OFFERED = "offered"
     """The node is fetching, loading or warming it up."""
@@ -104,14 +108,12 @@ HOLD_NEXT: Final = {
     (_O, HoldEvent.EDIT): _O,
     (_O, HoldEvent.WITHDRAW): _W,
     (_O, HoldEvent.REMOVED): _O,
-    # An edit leaves a ready node in place: it serves what it holds until it acknowledges or
-    # refuses the new, so one edit cannot empty an endpoint set.
     (_R, HoldEvent.ACK): _R,
     (_R, HoldEvent.NACK): _F,
     (_R, HoldEvent.NACK_LAST): _X,
     (_R, HoldEvent.CLAIM): _R,
     (_R, HoldEvent.MISSING): _O,
-    (_R, HoldEvent.EDIT): _R,
+    (_R, HoldEvent.EDIT): _O,
     (_R, HoldEvent.WITHDRAW): _W,
     (_R, HoldEvent.REMOVED): _O,
     (_F, HoldEvent.RETRY): _O,

@@ -41,11 +41,19 @@ class Holder:
     draining: bool
 
 
+_ENDS_SERVING: Final = frozenset({HoldEvent.MISSING, HoldEvent.REMOVED, HoldEvent.WITHDRAW})
+
+
 @dataclass
 class Holding:
-    """A model version on a node: ``version`` is the content hash it acknowledged last."""
+    """A model version on a node: ``version`` is the content hash it acknowledged last.
+
+    ``serves`` makes the node an endpoint. A refused edit does not end it: nodes put back what
+    they had, and one bad edit must not take every endpoint away.
+    """
 
     state: HoldState = HoldState.OFFERED
+    serves: bool = False
     version: str = ""
     attempt: int = 0
     message: str = ""
@@ -58,6 +66,10 @@ class Holding:
         if after is not self.state:
             self.since_s = now_s
         self.state = after
+        if after is HoldState.READY:
+            self.serves = True
+        elif event in _ENDS_SERVING:
+            self.serves = False
 
 
 @dataclass
@@ -113,7 +125,11 @@ class Membership:
             node = Node(info=kept.info, state=NodeState.RECORDED, since_s=now_s)
             for held in kept.held:
                 node.holdings[held.name] = Holding(
-                    HoldState.READY, held.version, held.attempt, since_s=now_s
+                    HoldState.READY,
+                    serves=True,
+                    version=held.version,
+                    attempt=held.attempt,
+                    since_s=now_s,
                 )
             self.nodes[kept.info.name] = node
 
@@ -241,7 +257,7 @@ class Membership:
                 continue
             holder = Holder(node.info, draining=node.state is NodeState.DRAINING)
             for name, holding in node.holdings.items():
-                if holding.state is HoldState.READY:
+                if holding.serves:
                     found.setdefault(name, []).append(holder)
         return found
 
@@ -280,7 +296,7 @@ class Membership:
                     held=tuple(
                         HeldRecord(name, holding.version, holding.attempt)
                         for name, holding in sorted(node.holdings.items())
-                        if holding.state is HoldState.READY
+                        if holding.serves
                     ),
                 )
                 for _, node in sorted(self.nodes.items())
@@ -323,7 +339,7 @@ class Membership:
             if holding is None:
                 ready = node.state is NodeState.STATIC
                 state = HoldState.READY if ready else HoldState.OFFERED
-                node.holdings[name] = Holding(state, since_s=now_s)
+                node.holdings[name] = Holding(state, serves=ready, since_s=now_s)
             elif holding.state is HoldState.WITHDRAWN:
                 holding.apply(HoldEvent.OFFER, now_s=now_s)
         for name, holding in list(node.holdings.items()):

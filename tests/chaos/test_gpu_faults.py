@@ -2,14 +2,18 @@
 
 import asyncio
 import os
+import re
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
+import grpc.aio
 import pytest
 import pytest_asyncio
+from tritonclient.grpc import service_pb2
 
-from headrace import headers
+from headrace import headers, limits
 from headrace.assignment import Assignment
 from tests.fakes.sidecar_assignments import identity
 from tests.fakes.sidecar_world import SidecarWorld, until
@@ -111,6 +115,44 @@ async def test_a_saturated_version_is_not_judged_hung(world: SidecarWorld) -> No
         tasks = [callers.create_task(call()) for _ in range(24)]
     assert set().union(*(task.result() for task in tasks)) == {200}
     assert world.stub(busy) == stub
+
+
+async def test_work_from_outside_the_mesh_is_load_and_no_illness(world: SidecarWorld) -> None:
+    """Whoever asks Triton directly takes capacity away, and the node's signals say so."""
+    shared = identity("shared", delay_ms="50")
+    await world.ready(shared)
+    stub = world.stub(shared)
+    await world.infer(shared)
+    async with grpc.aio.insecure_channel(
+        f"unix:{(await world.triton())['grpc_socket']}"
+    ) as channel:
+        unary: Any = channel.unary_unary
+        infer = unary("/inference.GRPCInferenceService/ModelInfer")
+        async with asyncio.TaskGroup() as others:
+            # Two seconds of queue before every golden question, for twice the time of a probe.
+            tasks = [others.create_task(_keep_busy(infer)) for _ in range(40)]
+            await until(lambda: _utilization_is(world, 1.0, 99.0), world.log)
+            await asyncio.sleep(2 * limits.PROBE_PERIOD_S)
+            assert await world.answers(shared)
+            for task in tasks:
+                task.cancel()
+    assert world.stub(shared) == stub
+    await until(lambda: _utilization_is(world, 0.0, 0.2), world.log)
+
+
+async def _keep_busy(infer: Callable[[bytes], Awaitable[object]]) -> None:
+    request = service_pb2.ModelInferRequest(model_name="shared.1")
+    request.inputs.add(name="data", datatype="BYTES", shape=[1])
+    request.raw_input_contents.append(b"\x01\x00\x00\x00x")
+    while True:
+        await infer(request.SerializeToString())
+
+
+async def _utilization_is(world: SidecarWorld, least: float, most: float) -> bool:
+    found = re.search(
+        r'headrace_utilization_ratio{model="shared",version="1"} (\S+)', await world.page()
+    )
+    return found is not None and least <= float(found[1]) <= most
 
 
 async def test_a_killed_triton_is_loaded_anew_without_the_control_server(

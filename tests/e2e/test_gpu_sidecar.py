@@ -91,6 +91,26 @@ async def test_a_version_that_cannot_be_placed_is_refused_with_the_reason(
     await until(lambda: "unknown@1" in world.control.removed, world.log)
 
 
+async def test_a_version_that_triton_cannot_load_is_refused_in_triton_s_words(
+    world: SidecarWorld,
+) -> None:
+    broken = identity("broken", delay_ms="soon")
+    world.want(broken)
+    await until(lambda: "broken@1" in world.control.refusals, world.log)
+    assert "could not convert string to float" in world.control.refusals["broken@1"]
+    mended = identity("broken", attempt=1)
+    await world.ready(mended)
+    assert (await world.infer(mended))[0] == 200
+
+
+async def test_a_port_that_is_taken_ends_the_program_with_its_name(world: SidecarWorld) -> None:
+    for door in ("http", "grpc"):
+        status, said = await world.second_sidecar(f"--{door}-port", str(world.ports[door]))
+        assert status == 1
+        assert str(world.ports[door]) in said
+        assert "Traceback" not in said
+
+
 async def test_equal_content_offered_again_is_acknowledged_without_a_reload(
     world: SidecarWorld,
 ) -> None:

@@ -147,15 +147,33 @@ class SidecarWorld:
         ports.unlink(missing_ok=True)
         self._sidecar = await self._start(
             "headrace_sidecar.gpu",
-            *("--node", NODE, "--pool", "test", "--region", "eu", "--zone", "eu-1"),
-            *("--http-port", "0", "--grpc-port", "0", "--orca-port", "0", "--metrics-port", "0"),
-            *("--xds", f"127.0.0.1:{self._xds_port}", "--ports-file", str(ports)),
-            *("--agent-socket", f"{self.folder}/agent.sock"),
-            *("--triton-socket", f"{self.folder}/t/triton.sock"),
-            *("--state-dir", f"{self.folder}/s", *flags),
+            *self._flags(),
+            *("--ports-file", str(ports), "--state-dir", f"{self.folder}/s"),
+            *flags,
         )
         await until(ports.exists, self.log)
         self.ports = json.loads(ports.read_text())
+
+    async def second_sidecar(self, *flags: str) -> tuple[int, str]:
+        """Exit status and last words of another sidecar with these flags."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "headrace_sidecar.gpu", *self._flags(), *flags),
+            *("--state-dir", f"{self.folder}/s2"),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            _, said = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, said.decode()
+
+    def _flags(self) -> tuple[str, ...]:
+        return (
+            *("--node", NODE, "--pool", "test", "--region", "eu", "--zone", "eu-1"),
+            *("--http-port", "0", "--grpc-port", "0", "--orca-port", "0", "--metrics-port", "0"),
+            *("--xds", f"127.0.0.1:{self._xds_port}"),
+            *("--agent-socket", f"{self.folder}/agent.sock"),
+            *("--triton-socket", f"{self.folder}/t/triton.sock"),
+        )
 
     async def stop_sidecar(self) -> int:
         """End the sidecar; its exit status."""

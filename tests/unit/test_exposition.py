@@ -113,7 +113,8 @@ def test_intervals_have_a_floor_and_a_default() -> None:
 @asynccontextmanager
 async def reporting() -> AsyncIterator[tuple[LoadReports, Any]]:
     reports = LoadReports(lambda: loadreport.encode(signals(signal("m"))))
-    port = await reports.start("127.0.0.1:0")
+    port = reports.server.add_insecure_port("127.0.0.1:0")
+    await reports.server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stream = channel.unary_stream(
             f"/{SERVICE}/{METHOD}",
@@ -121,7 +122,7 @@ async def reporting() -> AsyncIterator[tuple[LoadReports, Any]]:
             response_deserializer=OrcaLoadReport.FromString,
         )
         yield reports, stream
-    await reports.stop()
+    await reports.server.stop(None)
 
 
 async def test_a_subscriber_gets_reports_until_it_leaves() -> None:

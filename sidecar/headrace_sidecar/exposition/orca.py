@@ -18,20 +18,22 @@ METHOD: Final = "StreamCoreMetrics"
 
 
 class LoadReports:
-    """A gRPC server of load reports. Keep it: grpc.aio stops a server that nobody refers to."""
+    """A gRPC server of load reports, to be bound, started and stopped by its owner.
+
+    Keep it: grpc.aio stops a server that nobody refers to.
+    """
 
     def __init__(self, report: Callable[[], bytes]) -> None:
         self.streams = 0
-        self.port = 0
         self._report = report
-        self._server = grpc.aio.server(
+        self.server = grpc.aio.server(
             options=(
                 # One stream for each cluster and gateway comes over each gateway's connection.
                 ("grpc.max_concurrent_streams", limits.LOAD_REPORT_STREAMS),
                 ("grpc.so_reuseport", 0),
             )
         )
-        self._server.add_generic_rpc_handlers(
+        self.server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(
                     SERVICE,
@@ -47,17 +49,7 @@ class LoadReports:
 
     def __repr__(self) -> str:
         """One line for operators."""
-        return f"LoadReports(port={self.port} streams={self.streams})"
-
-    async def start(self, address: str) -> int:
-        """Listen on ``host:port``; the port that was taken."""
-        self.port = self._server.add_insecure_port(address)
-        await self._server.start()
-        return self.port
-
-    async def stop(self) -> None:
-        """End every stream and stop listening."""
-        await self._server.stop(None)
+        return f"LoadReports(streams={self.streams})"
 
     async def _stream(
         self, request: Any, context: "grpc.aio.ServicerContext[Any, bytes]"

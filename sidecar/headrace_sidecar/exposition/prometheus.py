@@ -31,6 +31,10 @@ class LabelSets:
         """One line for operators."""
         return f"LabelSets({len(self._known)}/{self._limit})"
 
+    def __contains__(self, values: Sequence[str]) -> bool:
+        """Whether these values are told apart."""
+        return tuple(values) in self._known
+
     def admit(self, values: Sequence[str]) -> tuple[str, ...]:
         """The values themselves, or ``other`` for each."""
         key = tuple(values)
@@ -48,13 +52,18 @@ class Counted:
     def __init__(self, metric: Metric, registry: CollectorRegistry, *, limit: int) -> None:
         assert metric.kind == "counter"
         self._sets = LabelSets(limit=limit)
-        self._labelled = bool(metric.labels)
         self._counter = Counter(metric.name, metric.help, metric.labels, registry=registry)
+        self._children: dict[tuple[str, ...], Counter] = {}
 
     def add(self, *labels: str, amount: float = 1.0) -> None:
         """Count."""
-        counter = self._counter.labels(*self._sets.admit(labels)) if labels else self._counter
-        counter.inc(amount)
+        # Kept by label set: looking a child up in the library costs more than counting.
+        child = self._children.get(labels)
+        if child is None:
+            child = self._counter.labels(*self._sets.admit(labels)) if labels else self._counter
+            if labels in self._sets:
+                self._children[labels] = child
+        child.inc(amount)
 
 
 class Timed:
@@ -66,11 +75,16 @@ class Timed:
         self._histogram = Histogram(
             metric.name, metric.help, metric.labels, buckets=metric.buckets, registry=registry
         )
+        self._children: dict[tuple[str, ...], Histogram] = {}
 
     def observe(self, *labels: str, seconds: float) -> None:
         """Count one duration."""
-        histogram = self._histogram.labels(*self._sets.admit(labels)) if labels else self._histogram
-        histogram.observe(seconds)
+        child = self._children.get(labels)
+        if child is None:
+            child = self._histogram.labels(*self._sets.admit(labels)) if labels else self._histogram
+            if labels in self._sets:
+                self._children[labels] = child
+        child.observe(seconds)
 
 
 class _Gauges(Collector):

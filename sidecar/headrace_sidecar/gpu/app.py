@@ -156,11 +156,12 @@ class Sidecar:
             "metrics": await _listen(doors, page, settings.address, settings.metrics_port),
         }
         server: grpc.aio.Server = grpc_server(grpc_handlers(self.serving, self.triton))
-        taken["grpc"] = server.add_insecure_port(f"{settings.address}:{settings.grpc_port}")
+        taken["grpc"] = _bind(server, f"{settings.address}:{settings.grpc_port}")
         await server.start()
         doors.push_async_callback(server.stop, CLOSE_S)
-        taken["orca"] = await self.load_reports.start(f"{settings.address}:{settings.orca_port}")
-        doors.push_async_callback(self.load_reports.stop)
+        taken["orca"] = _bind(self.load_reports.server, f"{settings.address}:{settings.orca_port}")
+        await self.load_reports.server.start()
+        doors.push_async_callback(self.load_reports.server.stop, None)
         return taken
 
     async def _register(self, taken: dict[str, int]) -> None:
@@ -218,6 +219,13 @@ async def serve(settings: Settings) -> None:
             await sidecar.run()
         finally:
             await triton.close()
+
+
+def _bind(server: grpc.aio.Server, address: str) -> int:
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"{address} is not free for gRPC") from error
 
 
 async def _listen(

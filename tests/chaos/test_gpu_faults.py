@@ -129,10 +129,10 @@ async def test_work_from_outside_the_mesh_is_load_and_no_illness(world: SidecarW
         unary: Any = channel.unary_unary
         infer = unary("/inference.GRPCInferenceService/ModelInfer")
         async with asyncio.TaskGroup() as others:
-            # Two seconds of queue before every golden question, for twice the time of a probe.
+            # Two seconds of queue before every golden question, for longer than a probe waits.
             tasks = [others.create_task(_keep_busy(infer)) for _ in range(40)]
             await until(lambda: _utilization_is(world, 1.0, 99.0), world.log)
-            await asyncio.sleep(2 * limits.PROBE_PERIOD_S)
+            await asyncio.sleep(limits.PROBE_PERIOD_S + limits.PROBE_S)
             assert await world.answers(shared)
             for task in tasks:
                 task.cancel()

@@ -58,11 +58,20 @@ def test_utilization_stays_in_its_bounds() -> None:
 def test_measuring_reads_batch_service_wait_and_busy_time() -> None:
     before = u.Totals(requests=10, inferences=10, executions=10, compute_s=1.0, queue_s=0.0)
     after = u.Totals(requests=50, inferences=50, executions=20, compute_s=3.0, queue_s=0.4)
-    service = u.measure(u.Service(), before, after, elapsed_s=1.0, instances=1, window_s=1e-9)
-    assert service.service_s == pytest.approx(0.05)
-    assert service.batch == pytest.approx(4.0)
-    assert service.wait_s == pytest.approx(0.01)
-    assert service.busy == pytest.approx(0.5)
+    first = u.measure(u.Service(), before, after, elapsed_s=1.0, instances=1)
+    assert [first.service_s, first.batch] == pytest.approx([0.05, 4.0])
+    assert 0 < first.wait_s < 0.01
+    assert 0 < first.busy < 0.5
+    steady = first
+    for _ in range(20):
+        steady = u.measure(steady, before, after, elapsed_s=1.0, instances=1)
+    assert [steady.wait_s, steady.busy] == pytest.approx([0.01, 0.5], rel=1e-3)
+
+
+def test_a_long_wait_is_forgotten_soon_after_the_queue_is_gone() -> None:
+    waited = u.Service(service_s=0.05, batch=4.0, wait_s=2.0)
+    quiet = u.measure(waited, u.Totals(), u.Totals(), elapsed_s=3.0, instances=1)
+    assert used(quiet) < 0.2
 
 
 def test_a_restart_of_triton_measures_nothing() -> None:

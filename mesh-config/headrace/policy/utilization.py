@@ -29,7 +29,10 @@ RPS_SCALE: Final = 1_000.0
 RPS_MIN: Final = 0.01
 """Lowest rate that is reported: Envoy ignores a report of 0."""
 AVERAGE_WINDOW_S: Final = 2.0
-"""Time constant of the moving averages."""
+"""Time constant of the moving averages of service time, batch and busy time."""
+WAIT_WINDOW_S: Final = 0.7
+"""Time constant of the queue wait: it can be many objectives long, and must be forgotten soon
+after the queue is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,6 @@ def measure(
     *,
     elapsed_s: float,
     instances: int,
-    window_s: float = AVERAGE_WINDOW_S,
 ) -> Service:
     """Fold what happened between two readings into the moving averages.
 
@@ -71,12 +73,13 @@ def measure(
     executions = after.executions - before.executions
     if requests < 0 or executions < 0 or after.compute_s < before.compute_s:
         return service
-    keep = math.exp(-elapsed_s / window_s)
+    keep = math.exp(-elapsed_s / AVERAGE_WINDOW_S)
+    keep_wait = math.exp(-elapsed_s / WAIT_WINDOW_S)
     if requests == 0 or executions == 0:
         return Service(
             service_s=service.service_s,
             batch=service.batch,
-            wait_s=service.wait_s * keep,
+            wait_s=service.wait_s * keep_wait,
             busy=service.busy * keep,
         )
     # Triton counts a batch's whole computation once for each request in it.
@@ -90,7 +93,9 @@ def measure(
             max((after.inferences - before.inferences) / executions, 1.0),
             0.0 if first else keep,
         ),
-        wait_s=_blend(service.wait_s, max(after.queue_s - before.queue_s, 0.0) / requests, keep),
+        wait_s=_blend(
+            service.wait_s, max(after.queue_s - before.queue_s, 0.0) / requests, keep_wait
+        ),
         busy=_blend(service.busy, busy, keep),
     )
 

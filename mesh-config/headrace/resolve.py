@@ -1,6 +1,6 @@
 """Checked objects to the IR: aliases become versions, text becomes numbers, defaults become real.
 
-Only for a configuration without errors: what ``analyze`` would refuse is a KeyError here.
+Only for a configuration without errors: what ``analyze`` would refuse fails an assertion here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,26 +9,23 @@ from headrace import ir, limits
 from headrace.assignment import Assignment, Batching, Tensor
 from headrace.config import schema
 from headrace.config.load import Loaded, Placed
-from headrace.config.references import default_version
+from headrace.config.references import default_version, version_of
 from headrace.units import parse_bytes, parse_duration_s
 
 
 def resolve(loaded: Loaded) -> ir.Mesh:
     """IR of a configuration without errors."""
-    (mesh,) = (p.object for p in loaded.of(schema.Mesh) if isinstance(p.object, schema.Mesh))
-    models = {
-        p.name: (p, p.object) for p in loaded.of(schema.Model) if isinstance(p.object, schema.Model)
-    }
-    routes = [(p, p.object) for p in loaded.of(schema.Route) if isinstance(p.object, schema.Route)]
-    pools = tuple(
-        _pool(p.object) for p in loaded.of(schema.Pool) if isinstance(p.object, schema.Pool)
-    )
-    tenants = tuple(
-        _tenant(p.object) for p in loaded.of(schema.Tenant) if isinstance(p.object, schema.Tenant)
-    )
+    ((_, mesh),) = loaded.each(schema.Mesh)
+    models = {placed.name: (placed, model) for placed, model in loaded.each(schema.Model)}
+    routes = loaded.each(schema.Route)
+    pools = [_pool(pool) for _, pool in loaded.each(schema.Pool)]
+    tenants = [_tenant(tenant) for _, tenant in loaded.each(schema.Tenant)]
     made = [_route(placed, route, models[route.spec.model][1]) for placed, route in routes]
-    made += _implicit(models.values(), routed={route.spec.model for _, route in routes})
+    made += _implicit(models.values(), [route for _, route in routes])
     every_pool = tuple(sorted(pool.name for pool in pools))
+    by_model: dict[str, list[schema.Route]] = {name: [] for name in models}
+    for _, route in routes:
+        by_model[route.spec.model].append(route)
     return ir.Mesh(
         name=mesh.metadata.name,
         orca_port=mesh.spec.orca_port,
@@ -36,8 +33,8 @@ def resolve(loaded: Loaded) -> ir.Mesh:
         pools=tuple(sorted(pools, key=lambda pool: pool.name)),
         versions=tuple(
             version
-            for _, (placed, model) in sorted(models.items())
-            for version in _versions(placed, model, [r for _, r in routes], every_pool)
+            for name, (placed, model) in sorted(models.items())
+            for version in _versions(placed, model, by_model[name], every_pool)
         ),
         routes=tuple(sorted(made, key=_narrow_first)),
         tenants=tuple(sorted(tenants, key=lambda tenant: tenant.name)),
@@ -63,8 +60,16 @@ def weights(shares: Sequence[int], total: int = limits.SPLIT_TOTAL) -> tuple[int
 
 
 def _narrow_first(route: ir.Route) -> tuple[int, int, str]:
-    """Routes that ask for more come first: Envoy takes the first that matches."""
-    return (-len(route.headers), -len(route.hosts), route.name)
+    """Routes that ask for more come first, because gateways take the first that matches: more
+    headers, then exact hosts, then longer wildcards, then any host.
+    """
+    wildcards = [len(host) for host in route.hosts if host.startswith("*.")]
+    width = 0 if route.hosts and not wildcards else _WIDEST - min(wildcards, default=0)
+    return (-len(route.headers), width, route.name)
+
+
+_WIDEST = 1_000
+"""More than the length of any host."""
 
 
 def _region(region: schema.RegionSpec) -> ir.Region:
@@ -114,10 +119,9 @@ def _versions(
     routes: Sequence[schema.Route],
     every_pool: tuple[str, ...],
 ) -> list[ir.ServedVersion]:
-    own = [route for route in routes if route.spec.model == model.metadata.name]
-    budgets = [route.spec.retry.budget_percent for route in own]
+    budgets = [route.spec.retry.budget_percent for route in routes]
     shadows: dict[int, int] = {}
-    for mirror in (route.spec.mirror for route in own if route.spec.mirror is not None):
+    for mirror in (route.spec.mirror for route in routes if route.spec.mirror is not None):
         version = _target(mirror, model)
         shadows[version] = max(shadows.get(version, 0), mirror.max_requests)
     spec = model.spec
@@ -173,8 +177,8 @@ def _route(placed: Placed, route: schema.Route, model: schema.Model) -> ir.Route
     return ir.Route(
         name=route.metadata.name,
         model=spec.model,
-        hosts=tuple(sorted(spec.match.hosts)),
-        headers=tuple(sorted((header.name, header.value) for header in spec.match.headers)),
+        hosts=tuple(sorted({host.lower() for host in spec.match.hosts})),
+        headers=tuple(sorted({(header.name, header.value) for header in spec.match.headers})),
         arms=_arms(spec.split, model),
         sticky_header=spec.sticky.header if spec.sticky else None,
         mirror=(
@@ -201,16 +205,22 @@ def _route(placed: Placed, route: schema.Route, model: schema.Model) -> ir.Route
     )
 
 
-def _implicit(models: Iterable[tuple[Placed, schema.Model]], *, routed: set[str]) -> list[ir.Route]:
+def _implicit(
+    models: Iterable[tuple[Placed, schema.Model]], routes: Sequence[schema.Route]
+) -> list[ir.Route]:
     """Routes of models that no Route names, as an empty Route would make them."""
+    routed = {route.spec.model for route in routes}
+    taken = {route.metadata.name for route in routes}
     made = []
     for placed, model in models:
         name = model.metadata.name
         if name in routed or default_version(model) is None:
             continue
+        # No Route can have a name with a dot, so this one is free when the plain one is not.
+        free = f"{name}.implicit" if name in taken else name
         route = schema.Route(
             api_version=schema.API_VERSION,
-            metadata=schema.Metadata(name=name),
+            metadata=schema.Metadata(name=free),
             spec=schema.RouteSpec(model=name),
         )
         made.append(_route(placed, route, model))
@@ -236,10 +246,9 @@ def _arms(split: Sequence[schema.ArmSpec], model: schema.Model) -> tuple[ir.Arm,
 
 
 def _target(target: schema.ArmSpec | schema.MirrorSpec, model: schema.Model) -> int:
-    if target.version is not None:
-        return target.version
-    assert target.alias is not None
-    return model.spec.aliases[target.alias]
+    version = version_of(target, model)
+    assert version is not None, "a broken reference is an error of the configuration"
+    return version
 
 
 def _source(placed: Placed) -> ir.Source:

@@ -1,22 +1,59 @@
-"""Everything that is wrong with a configuration beyond its single objects."""
+"""Everything that is wrong with a configuration, in the order of files and lines."""
 
+from collections.abc import Sequence
+from itertools import islice
+
+from headrace import limits
 from headrace.config import lint, references
 from headrace.config.load import Loaded
 from headrace.config.problems import Problem
 
 
 def analyze(loaded: Loaded) -> tuple[Problem, ...]:
-    """The loader's problems, broken references and lint, in the order of files and lines.
+    """The loader's problems, broken references and lint.
 
     When an object could not be read, what others say of it cannot be judged: only the loader's
-    problems are given then, so that one mistake is not reported twice.
+    problems are given then, so that one mistake is not reported twice. Advice never crowds out
+    errors: each has a limit of its own.
     """
-    found = list(loaded.problems)
-    if loaded.ok:
-        found += [*references.check(loaded), *lint.check(loaded)]
-    return tuple(sorted(found, key=lambda p: (p.file, p.line, p.column, p.code)))
+    if not loaded.ok:
+        return _sorted(loaded.problems)
+    # Broken references are errors, and each costs a search for what was meant.
+    broken = list(islice(references.check(loaded), limits.CONFIG_PROBLEMS + 1))
+    found = [*loaded.problems, *broken, *lint.check(loaded)]
+    errors = _bounded([p for p in found if p.is_error], "HR0616", "more errors")
+    advice = _bounded([p for p in found if not p.is_error], "HR0309", "more warnings and hints")
+    return _sorted([*errors, *advice])
 
 
 def usable(problems: tuple[Problem, ...]) -> bool:
     """Whether a configuration with these problems may be used."""
     return all(not problem.is_error for problem in problems)
+
+
+def _bounded(problems: Sequence[Problem], code: str, what: str) -> list[Problem]:
+    ordered = sorted(problems, key=lambda problem: -problem.severity)
+    shown, rest = ordered[: limits.CONFIG_PROBLEMS], ordered[limits.CONFIG_PROBLEMS :]
+    if not rest:
+        return shown
+    last = max(shown, key=_place)
+    message = f"{len(rest)} {what} are not listed"
+    return [
+        *shown,
+        Problem(
+            code=code,
+            file=last.file,
+            line=last.line,
+            column=last.column,
+            path="$",
+            message=message,
+        ),
+    ]
+
+
+def _sorted(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda problem: (*_place(problem), problem.code)))
+
+
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return (problem.file, problem.line, problem.column)

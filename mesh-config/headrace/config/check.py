@@ -5,31 +5,40 @@ types, so that a field added to ``schema`` is checked here without a word.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, Final
 
 import msgspec
 import yaml
 from msgspec import inspect
 
+from headrace import limits
 from headrace.config import schema
-from headrace.config.problems import Problem, near
+from headrace.config.forms import FORMS
+from headrace.config.problems import Problem, near, shown
 from headrace.config.yaml import column_of, line_of, scalar
 
 _MISSING: Any = object()
 """Stands for a value that had a problem."""
 
 _KIND_TYPES = {kind: inspect.type_info(cls) for kind, cls in schema.KINDS.items()}
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NUMBERS: Final[dict[type[inspect.Type], tuple[type | tuple[type, ...], str]]] = {
+    inspect.BoolType: (bool, "true or false"),
+    inspect.IntType: (int, "a whole number"),
+    inspect.FloatType: ((int, float), "a number"),
+}
 
 
 class Check:
     """One walk over one document."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, *, room: int = limits.CONFIG_PROBLEMS) -> None:
+        """With more problems than there is room for, they still are found, but not explained."""
         self.file = file
         self.object = ""
         self.problems: list[Problem] = []
-        self._wrong_version: yaml.Node | None = None
+        self._room = room
 
     def document(self, root: yaml.Node) -> schema.Object | None:
         """Object of a document, None when it has problems."""
@@ -46,31 +55,30 @@ class Check:
         if not isinstance(root, yaml.MappingNode):
             self._bad(root, "HR0604", "$", "expected an object with apiVersion, kind and metadata")
             return None
-        fields = {key.value: value for key, value in root.value if _is_text(key)}
-        if "kind" not in fields:
-            self._bad(root, "HR0607", "$", 'missing field "kind"' + near("", schema.KINDS))
+        node = _lookup(root.value, "kind")
+        if node is None:
+            self._bad(root, "HR0607", "$", 'missing field "kind"' + self._near("", schema.KINDS))
             return None
-        kind = str(fields["kind"].value)
+        if not isinstance(node, yaml.ScalarNode):
+            self._bad(node, "HR0604", "$.kind", f"expected text, got {_what(node)}")
+            return None
+        kind = str(node.value)
         if kind not in schema.KINDS:
-            message = f'unknown kind "{kind}"{near(kind, schema.KINDS)}'
-            self._bad(fields["kind"], "HR0608", "$.kind", message)
+            message = f'unknown kind "{shown(kind)}"{self._near(kind, schema.KINDS)}'
+            self._bad(node, "HR0608", "$.kind", message)
             return None
-        version = fields.get("apiVersion")
-        if version is not None and version.value != schema.API_VERSION:
-            message = f'unknown apiVersion "{version.value}"; write {schema.API_VERSION}'
-            self._bad(version, "HR0609", "$.apiVersion", message)
-            self._wrong_version = version
         return kind
 
     def _value(self, node: yaml.Node, expected: inspect.Type, path: str) -> Any:
         match expected:
             case inspect.Metadata():
-                return self._value(node, expected.type, path)
+                value = self._value(node, expected.type, path)
+                return value if value is _MISSING else self._form(node, expected, value, path)
             case inspect.UnionType():
                 return self._union(node, expected, path)
             case inspect.StructType():
                 return self._struct(node, expected, path)
-            case inspect.VarTupleType() | inspect.ListType():
+            case inspect.VarTupleType():
                 return self._list(node, expected, path)
             case inspect.DictType():
                 return self._dict(node, expected, path)
@@ -85,24 +93,20 @@ class Check:
 
     def _struct(self, node: yaml.Node, expected: inspect.StructType, path: str) -> Any:
         if not isinstance(node, yaml.MappingNode):
-            name = expected.cls.__name__
-            return self._bad(
-                node, "HR0604", path, f"expected a mapping ({name}), got {_what(node)}"
-            )
+            message = f"expected a mapping ({expected.cls.__name__}), got {_what(node)}"
+            return self._bad(node, "HR0604", path, message)
         fields = {field.encode_name: field for field in expected.fields}
-        tag = expected.tag_field
+        known = [*fields, *filter(None, (expected.tag_field,))]
         plain: dict[str, Any] = {}
         given = self._keys(node, path)
         for name, (key, value) in given.items():
-            if name == tag:
+            if name == expected.tag_field:
                 plain[name] = expected.tag
-            elif value is self._wrong_version:
-                plain[name] = _MISSING
-            elif name not in fields:
-                message = f'unknown field "{name}"{near(name, fields)}'
-                self._bad(key, "HR0602", f"{path}.{name}", message)
+            elif name in fields:
+                plain[name] = self._value(value, fields[name].type, below(path, name))
             else:
-                plain[name] = self._value(value, fields[name].type, f"{path}.{name}")
+                message = f'unknown field "{shown(name)}"{self._near(name, known)}'
+                self._bad(key, "HR0602", below(path, name), message)
         for name, field in fields.items():
             if field.required and name not in given:
                 self._bad(node, "HR0607", path, f'missing field "{name}"')
@@ -117,15 +121,13 @@ class Check:
             name = str(key.value)
             if name in found:
                 first = line_of(found[name][0])
-                message = f'duplicate key "{name}", first on line {first}'
-                self._bad(key, "HR0603", f"{path}.{name}", message)
+                message = f'duplicate key "{shown(name)}", first on line {first}'
+                self._bad(key, "HR0603", below(path, name), message)
                 continue
             found[name] = (key, value)
         return found
 
-    def _list(
-        self, node: yaml.Node, expected: inspect.VarTupleType | inspect.ListType, path: str
-    ) -> Any:
+    def _list(self, node: yaml.Node, expected: inspect.VarTupleType, path: str) -> Any:
         if not isinstance(node, yaml.SequenceNode):
             return self._bad(node, "HR0604", path, f"expected a list, got {_what(node)}")
         count = len(node.value)
@@ -141,13 +143,11 @@ class Check:
     def _dict(self, node: yaml.Node, expected: inspect.DictType, path: str) -> Any:
         if not isinstance(node, yaml.MappingNode):
             return self._bad(node, "HR0604", path, f"expected a mapping, got {_what(node)}")
-        given = self._keys(node, path)
-        for name, (key, _) in given.items():
-            self._bounds(key, expected.key_type, name, path)
-        return {
-            name: self._value(value, expected.value_type, f"{path}.{name}")
-            for name, (_, value) in given.items()
-        }
+        plain = {}
+        for name, (key, value) in self._keys(node, path).items():
+            self._value(key, expected.key_type, below(path, name))
+            plain[name] = self._value(value, expected.value_type, below(path, name))
+        return plain
 
     def _scalar(self, node: yaml.Node, expected: inspect.Type, path: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
@@ -155,41 +155,60 @@ class Check:
         value = scalar(node)
         match expected:
             case inspect.LiteralType():
-                if value not in expected.values or isinstance(value, bool):
-                    options = [str(option) for option in expected.values]
-                    message = f'"{node.value}" is not allowed{near(str(node.value), options)}'
-                    return self._bad(node, "HR0606", path, message)
+                return self._literal(node, expected, value, path)
             case inspect.StrType():
-                if not isinstance(value, str):
-                    hint = "; quote it if it is meant as text" if node.value else ""
-                    message = f"expected text, got {_what(node)}{hint}"
-                    return self._bad(node, "HR0604", path, message)
-            case inspect.BoolType():
-                if not isinstance(value, bool):
-                    message = f"expected true or false, got {_what(node)}"
-                    return self._bad(node, "HR0604", path, message)
-            case inspect.IntType():
-                if not isinstance(value, int) or isinstance(value, bool):
-                    message = f"expected a whole number, got {_what(node)}"
-                    return self._bad(node, "HR0604", path, message)
-        return self._bounds(node, expected, value, path)
+                return self._str(node, expected, value, path)
+            case inspect.BoolType() | inspect.IntType() | inspect.FloatType():
+                return self._number(node, expected, value, path)
+        raise AssertionError(f"{path}: the language has no type {expected}")
 
-    def _bounds(self, node: yaml.Node, expected: inspect.Type, value: Any, path: str) -> Any:
-        if isinstance(expected, inspect.Metadata):
-            return self._bounds(node, expected.type, value, path)
-        if isinstance(expected, inspect.StrType):
-            if expected.pattern and not re.search(expected.pattern, value):
-                message = f'"{_short(value)}" does not match {expected.pattern}'
-                return self._bad(node, "HR0606", path, message)
-            if expected.max_length is not None and len(value) > expected.max_length:
-                message = f"longer than {expected.max_length} characters"
-                return self._bad(node, "HR0605", path, message)
-        if isinstance(expected, inspect.IntType):
-            low, high = expected.ge, expected.le
-            if (low is not None and value < low) or (high is not None and value > high):
-                bounds = f"{'' if low is None else low}..{'' if high is None else high}"
-                return self._bad(node, "HR0605", path, f"{value} is outside {bounds}")
+    def _literal(
+        self, node: yaml.ScalarNode, expected: inspect.LiteralType, value: Any, path: str
+    ) -> Any:
+        if value in expected.values:
+            return value
+        if path == "$.apiVersion":
+            message = f'unknown apiVersion "{shown(node.value)}"; write {schema.API_VERSION}'
+            return self._bad(node, "HR0609", path, message)
+        options = [str(option) for option in expected.values]
+        message = f'"{shown(node.value)}" is not allowed{self._near(node.value, options)}'
+        return self._bad(node, "HR0606", path, message)
+
+    def _str(self, node: yaml.ScalarNode, expected: inspect.StrType, value: Any, path: str) -> Any:
+        if not isinstance(value, str):
+            hint = "; quote it if it is meant as text" if node.value else ""
+            return self._bad(node, "HR0604", path, f"expected text, got {_what(node)}{hint}")
+        if expected.max_length is not None and len(value) > expected.max_length:
+            return self._bad(node, "HR0605", path, f"longer than {expected.max_length} characters")
+        # Not re.search, which lets a line break stand behind what "$" matches.
+        if expected.pattern and not re.fullmatch(expected.pattern, value):
+            message = f'"{shown(value)}" does not match {expected.pattern}'
+            return self._bad(node, "HR0606", path, message)
         return value
+
+    def _number(self, node: yaml.ScalarNode, expected: Any, value: Any, path: str) -> Any:
+        types, noun = _NUMBERS[type(expected)]
+        is_bool = isinstance(expected, inspect.BoolType)
+        if not isinstance(value, types) or isinstance(value, bool) is not is_bool:
+            return self._bad(node, "HR0604", path, f"expected {noun}, got {_what(node)}")
+        if is_bool:
+            return value
+        low, high = expected.ge, expected.le
+        if (low is not None and value < low) or (high is not None and value > high):
+            bounds = f"{'' if low is None else low}..{'' if high is None else high}"
+            return self._bad(node, "HR0605", path, f"{value} is outside {bounds}")
+        return value
+
+    def _form(self, node: yaml.Node, expected: inspect.Metadata, value: Any, path: str) -> Any:
+        name = (expected.extra or {}).get("form")
+        wrong = FORMS[name](value) if name is not None else None
+        if wrong is None:
+            return value
+        code = "HR0606" if wrong.startswith("not ") else "HR0605"
+        return self._bad(node, code, path, f'"{shown(value)}" is {wrong}')
+
+    def _near(self, word: str, options: Collection[str]) -> str:
+        return near(word, options) if len(self.problems) < self._room else ""
 
     def _bad(self, node: yaml.Node, code: str, path: str, message: str) -> Any:
         self.problems.append(
@@ -206,6 +225,12 @@ class Check:
         return _MISSING
 
 
+def below(path: str, name: str) -> str:
+    """Path of a field: ``$.spec.model``, or ``$.labels["a/b"]`` where the name is no plain word."""
+    short = shown(name)
+    return f"{path}.{short}" if _PLAIN_KEY.fullmatch(name) else f'{path}["{short}"]'
+
+
 def _is_text(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and isinstance(scalar(node), str)
 
@@ -216,7 +241,7 @@ def _name(root: yaml.Node) -> str:
     if not isinstance(metadata, yaml.MappingNode):
         return ""
     name = _lookup(metadata.value, "name")
-    return _short(str(name.value)) if isinstance(name, yaml.ScalarNode) else ""
+    return shown(str(name.value)) if isinstance(name, yaml.ScalarNode) else ""
 
 
 def _lookup(pairs: Iterable[tuple[yaml.Node, yaml.Node]], name: str) -> yaml.Node | None:
@@ -230,13 +255,5 @@ def _what(node: yaml.Node) -> str:
         return "a list"
     if not isinstance(node, yaml.ScalarNode) or (scalar(node) is None and not node.value):
         return "nothing"
-    shown = _short(str(node.value))
-    return f'the text "{shown}"' if isinstance(scalar(node), str) else shown
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _SHOWN else flat[:_SHOWN] + "…"
-
-
-_SHOWN = 60
+    text = shown(str(node.value))
+    return f'the text "{text}"' if isinstance(scalar(node), str) else text

@@ -1,26 +1,42 @@
-"""Changes to the YAML of a configuration that leave everything else as it was, byte by byte."""
+"""Changes to the YAML of a configuration that leave everything else as it was, byte by byte.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+A document consists of its separator, the comments before it, its content and the comments behind
+it. Replacing an object replaces the content; comments around it stay unless the new document has
+some of its own in their place. What stands between the lines of the content is part of it.
+"""
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 import yaml
 
+from headrace.config.chunks import Chunk, chunks, is_marker
 from headrace.config.load import load
-from headrace.config.yaml import documents
+from headrace.config.yaml import documents, scalar
+
+_MODELINE = re.compile(r"# yaml-language-server:")
+"""Tells editors of the schema: it belongs to the file, not to its first document."""
 
 
 class NotFoundError(LookupError):
     """No file defines the object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A document of a file: the lines it takes, from 0, the last not included."""
+class Document(msgspec.Struct, frozen=True):
+    """A chunk of a file, what it defines, and its text in parts."""
 
     kind: str
     name: str
-    first: int
-    last: int
+    separator: str
+    before: str
+    content: str
+    after: str
+
+    @property
+    def text(self) -> str:
+        """All parts."""
+        return self.separator + self.before + self.content + self.after
 
 
 def upsert(files: Mapping[str, str], text: str) -> dict[str, str]:
@@ -31,18 +47,24 @@ def upsert(files: Mapping[str, str], text: str) -> dict[str, str]:
     """
     if problems := load([("-", text)]).problems:
         raise ValueError(problems[0].message)
-    changed: dict[str, str] = {}
-    for span, document in _documents(text):
-        current = {**files, **changed}
-        place = _find(current, span.kind, span.name)
-        if place is None:
-            changed[_new_name(current, span)] = document
+    current = {file: split(content) for file, content in sorted(files.items())}
+    for document in split(text):
+        if not document.kind:
             continue
-        file, old = place
-        fresh = _replace(current[file], old, document)
-        if fresh != current[file]:
-            changed[file] = fresh
-    return changed
+        place = _find(current, document.kind, document.name)
+        if place is None:
+            fresh = msgspec.structs.replace(
+                document,
+                separator="",
+                content=_ended(document.content),
+                after=_ended(document.after),
+            )
+            current[_new_name(current, document)] = [fresh]
+        else:
+            file, index = place
+            current[file] = _replaced(current[file], index, document)
+    joined = {file: "".join(each.text for each in parts) for file, parts in current.items()}
+    return {file: content for file, content in joined.items() if files.get(file) != content}
 
 
 def remove(files: Mapping[str, str], kind: str, name: str) -> dict[str, str]:
@@ -50,77 +72,117 @@ def remove(files: Mapping[str, str], kind: str, name: str) -> dict[str, str]:
 
     NotFoundError when there is no such object.
     """
-    place = _find(files, kind, name)
+    current = {file: split(content) for file, content in sorted(files.items())}
+    place = _find(current, kind, name)
     if place is None:
         raise NotFoundError(f'no {kind} "{name}"')
-    file, span = place
-    if len(spans(files[file])) == 1:
+    file, index = place
+    parts = current[file]
+    others = [*parts[:index], *parts[index + 1 :]]
+    if not any(document.content for document in others):
         return {file: ""}
-    return {file: _replace(files[file], span, "")}
+    kept = _modeline(parts[index].before) if index == 0 else ""
+    return {file: kept + "".join(document.text for document in others)}
 
 
-def spans(text: str) -> tuple[Span, ...]:
-    """Documents of a text that parses; those without kind and name have "" for them."""
+def split(text: str) -> list[Document]:
+    """Documents of a file; joined, their texts are the file."""
+    return [_document(chunk) for chunk in chunks(text)]
+
+
+def _document(chunk: Chunk) -> Document:
+    lines = chunk.text.splitlines(keepends=True)
+    start = 0
+    while start < len(lines) and (lines[start].startswith("%") or _is_bare_separator(lines[start])):
+        start += 1
+    first, last = start, len(lines)
+    while first < last and _is_comment(lines[first]):
+        first += 1
+    while last > first and (_is_comment(lines[last - 1]) or is_marker(lines[last - 1], "...")):
+        last -= 1
+    kind, name = _identity(chunk.text)
+    return Document(
+        kind=kind,
+        name=name,
+        separator="".join(lines[:start]),
+        before="".join(lines[start:first]),
+        content="".join(lines[first:last]),
+        after="".join(lines[last:]),
+    )
+
+
+def _identity(text: str) -> tuple[str, str]:
+    """Kind and name of the object in a chunk, "" where there is none to be read."""
     roots, _ = documents("-", text)
-    lines = text.splitlines(keepends=True)
-    found = []
     for root in roots:
-        first = root.start_mark.line
-        last = first
-        while last < len(lines) and not _is_separator(lines[last]):
-            last += 1
-        while first > 0 and not _is_separator(lines[first - 1]):
-            first -= 1
-        found.append(Span(_text(root, "kind"), _text(root, "metadata", "name"), first, last))
-    return tuple(found)
+        return _text(root, "kind"), _text(root, "metadata", "name")
+    return "", ""
 
 
-def _documents(text: str) -> Sequence[tuple[Span, str]]:
-    lines = text.splitlines(keepends=True)
-    return [(span, _ended("".join(lines[span.first : span.last]))) for span in spans(text)]
+def _text(root: yaml.Node, *path: str) -> str:
+    node = root
+    for step in path:
+        found = [value for key, value in _pairs(node) if key.value == step]
+        if not found:
+            return ""
+        node = found[0]
+    value = scalar(node) if isinstance(node, yaml.ScalarNode) else None
+    return value if isinstance(value, str) else ""
 
 
-def _find(files: Mapping[str, str], kind: str, name: str) -> tuple[str, Span] | None:
-    for file, text in sorted(files.items()):
-        for span in spans(text):
-            if (span.kind, span.name) == (kind, name):
-                return file, span
+def _pairs(node: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    if isinstance(node, yaml.MappingNode):
+        yield from node.value
+
+
+def _find(files: Mapping[str, Sequence[Document]], kind: str, name: str) -> tuple[str, int] | None:
+    for file, parts in files.items():
+        for index, document in enumerate(parts):
+            if (document.kind, document.name) == (kind, name):
+                return file, index
     return None
 
 
-def _replace(text: str, span: Span, document: str) -> str:
-    lines = text.splitlines(keepends=True)
-    before, after = lines[: span.first], lines[span.last :]
-    if not document and after and _is_separator(after[0]):
-        # The separator belongs to what follows; without the document one of two is enough.
-        after = after[1:]
-    elif not document and before and _is_separator(before[-1]):
-        before = before[:-1]
-    return "".join([*before, document, *after])
+def _replaced(parts: Sequence[Document], index: int, new: Document) -> list[Document]:
+    old = parts[index]
+    before = new.before if "#" in new.before else old.before
+    if index == 0 and _modeline(old.before) and not _modeline(before):
+        before = _modeline(old.before) + before
+    content = new.content
+    # Content on the line of its separator takes the separator along: "--- {kind: Mesh}".
+    if is_marker(old.content, "---") and not is_marker(content, "---"):
+        content = "---\n" + content
+    elif not is_marker(old.content, "---") and is_marker(content, "---"):
+        content = content[len("---") :].lstrip(" \t")
+    after = new.after if "#" in new.after else old.after
+    fresh = msgspec.structs.replace(
+        old, before=before, content=_ended(content), after=_ended(after)
+    )
+    return [*parts[:index], fresh, *parts[index + 1 :]]
 
 
-def _new_name(files: Mapping[str, str], span: Span) -> str:
-    name = f"{span.kind.lower()}-{span.name}.yaml"
+def _modeline(before: str) -> str:
+    """First line of a file where it is for editors."""
+    line = before.splitlines(keepends=True)[0] if before else ""
+    return _ended(line) if _MODELINE.match(line) else ""
+
+
+def _new_name(files: Mapping[str, Sequence[Document]], document: Document) -> str:
+    name = f"{document.kind.lower()}-{document.name}.yaml"
     number = 2
     while name in files:
-        name = f"{span.kind.lower()}-{span.name}-{number}.yaml"
+        name = f"{document.kind.lower()}-{document.name}-{number}.yaml"
         number += 1
     return name
 
 
-def _ended(document: str) -> str:
-    return document if document.endswith("\n") else document + "\n"
+def _is_bare_separator(line: str) -> bool:
+    return is_marker(line, "---") and _is_comment(line[len("---") :])
 
 
-def _is_separator(line: str) -> bool:
-    return line.startswith("---") and line[3:].strip() in {"", "\n"}
+def _is_comment(line: str) -> bool:
+    return line.strip() == "" or line.lstrip().startswith("#")
 
 
-def _text(node: yaml.Node, *path: str) -> str:
-    for step in path:
-        if not isinstance(node, yaml.MappingNode):
-            return ""
-        node = next(
-            (value for key, value in node.value if key.value == step), yaml.Node("", "", None, None)
-        )
-    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") or not text else text + "\n"

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import yaml
 
 from headrace import limits
 from headrace.config import schema
-from headrace.config.check import Check
+from headrace.config.check import Check, below
 from headrace.config.problems import Problem
 from headrace.config.yaml import column_of, documents, line_of, scalar
+
+Kind = TypeVar("Kind", bound=schema.Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,34 +54,55 @@ class Loaded:
 
     objects: tuple[Placed, ...]
     problems: tuple[Problem, ...]
+    files: tuple[str, ...] = ()
+    """Names of all files, those without an object too."""
 
     @property
     def ok(self) -> bool:
         """Whether every object could be read."""
         return not any(problem.is_error for problem in self.problems)
 
-    def of(self, cls: type[schema.Object]) -> list[Placed]:
-        """Objects of a kind."""
-        return [placed for placed in self.objects if isinstance(placed.object, cls)]
+    def each(self, cls: type[Kind]) -> list[tuple[Placed, Kind]]:
+        """Objects of a kind, with their places."""
+        return [(p, p.object) for p in self.objects if isinstance(p.object, cls)]
 
 
 def load(files: Sequence[tuple[str, str]]) -> Loaded:
     """Read files, given as name and text; never raises for what they contain."""
     objects: list[Placed] = []
     problems: list[Problem] = []
-    for file, text in files[: limits.CONFIG_FILES]:
+    read, refused = _affordable(files)
+    for file, text in read:
         roots, found = documents(file, text)
         problems += found
         for root in roots:
-            check = Check(file)
-            read = check.document(root)
+            check = Check(file, room=limits.CONFIG_PROBLEMS - len(problems))
+            made = check.document(root)
             problems += check.problems
-            if read is not None:
-                objects.append(Placed(read, file, line_of(root), root))
-    if len(files) > limits.CONFIG_FILES:
-        problems.append(_too_many_files(files[limits.CONFIG_FILES][0]))
+            if made is not None:
+                objects.append(Placed(made, file, line_of(root), root))
     objects, twice = _once(objects)
-    return Loaded(tuple(objects), _bounded([*problems, *twice]))
+    names = tuple(file for file, _ in files)
+    return Loaded(tuple(objects), _bounded([*refused, *problems, *twice]), names)
+
+
+def _affordable(
+    files: Sequence[tuple[str, str]],
+) -> tuple[Sequence[tuple[str, str]], list[Problem]]:
+    """Files before the first that is too many or too much, and what is wrong with it."""
+    total = 0
+    for index, (file, text) in enumerate(files):
+        total += len(text)
+        message = ""
+        if index >= limits.CONFIG_FILES:
+            message = f"more than {limits.CONFIG_FILES} files"
+        elif total > limits.CONFIG_BYTES:
+            message = f"all files together are larger than {limits.CONFIG_BYTES} bytes"
+        if message:
+            message += "; this one and the rest were not read"
+            problem = Problem(code="HR0610", file=file, line=1, column=1, path="$", message=message)
+            return files[:index], [problem]
+    return files, []
 
 
 def _once(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
@@ -109,11 +133,6 @@ def _bounded(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     return (*shown, last)
 
 
-def _too_many_files(file: str) -> Problem:
-    message = f"more than {limits.CONFIG_FILES} files; this one and the rest were not read"
-    return Problem(code="HR0610", file=file, line=1, column=1, path="$", message=message)
-
-
 def _descend(root: yaml.Node, path: Sequence[str | int]) -> yaml.Node:
     """Node at a path, or the deepest one on the way to it."""
     node = root
@@ -139,4 +158,7 @@ def _step(node: yaml.Node, step: str | int) -> yaml.Node | None:
 
 
 def _text(path: Sequence[str | int]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    text = "$"
+    for step in path:
+        text = f"{text}[{step}]" if isinstance(step, int) else below(text, step)
+    return text

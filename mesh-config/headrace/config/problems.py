@@ -47,21 +47,50 @@ CODES: Final[dict[str, Code]] = {
     "HR0106": Code(_E, "Referenced version not found", "Add the version to the model."),
     # Contradictions
     "HR0201": Code(_E, "There must be exactly one Mesh", "Keep one Mesh object."),
-    "HR0202": Code(_E, "Version and alias", "Give either version or alias, not both and not none."),
+    "HR0202": Code(
+        _E, "Both version and alias, or neither", "Give either the version or the alias."
+    ),
     "HR0203": Code(_E, "A split sends nothing anywhere", "Give one side a weight above 0."),
     "HR0204": Code(_E, "Two things with one name", "Rename one of them."),
     "HR0205": Code(_E, "Two gateways on one socket", "Give each gateway a port of its own."),
     "HR0206": Code(_E, "One API key for two tenants", "Give each tenant a key of its own."),
     "HR0207": Code(_E, "Two routes match the same requests", "Add a header or host to one."),
-    "HR0208": Code(_E, "Static pool and nodes disagree", "List nodes for static discovery only."),
+    "HR0208": Code(_E, "Discovery and nodes disagree", "List nodes for static discovery only."),
     "HR0209": Code(_E, "A region fails over to itself", "Name other regions only."),
     "HR0210": Code(
         _W, "Weights do not add up to 100 or 10000", "They are treated as ratios; write percents."
     ),
-    "HR0211": Code(_W, "A mirror copies to the only version", "Mirror to another version."),
+    "HR0211": Code(_W, "A mirror copies to the version that serves", "Mirror to another version."),
     "HR0212": Code(_E, "Version given twice", "Number each version once."),
+    "HR0213": Code(
+        _E, "A match that nothing can meet", "Ask for one value of a header, not for two."
+    ),
+    "HR0214": Code(
+        _E, "Two static nodes on one socket", "Give each node an address or ports of its own."
+    ),
+    "HR0215": Code(_E, "A dimension of 0", "Write its size, or -1 for any size."),
+    "HR0216": Code(
+        _W, "A try may take longer than the whole request", "Lower perTryTimeout below timeout."
+    ),
+    "HR0217": Code(
+        _W, "The route gives up before the SLO allows", "Raise timeout, or lower slo.latency."
+    ),
+    "HR0218": Code(
+        _W, "Two sides of a split are one version", "Keep one of them, with both weights."
+    ),
+    "HR0219": Code(
+        _W, "A static node reports its load elsewhere", "Use the orcaPort of the Mesh on all nodes."
+    ),
+    "HR0220": Code(
+        _E, "A header that gateways remove", "Use a header of your own to match or to stick by."
+    ),
+    "HR0221": Code(
+        _W, "A burst smaller than the rate", "Raise burst to requests, or leave it out."
+    ),
     # Advice
-    "HR0301": Code(_I, "Model without a route", "An implicit route sends it to alias stable."),
+    "HR0301": Code(
+        _I, "Model without a route", "Its requests go to the alias stable, or the only version."
+    ),
     "HR0302": Code(_W, "Tenant without API keys", "Nobody can call as this tenant; add a key."),
     "HR0303": Code(
         _W, "Waiting for company may break the SLO", "Lower maxQueueDelay or raise slo.latency."
@@ -73,6 +102,15 @@ CODES: Final[dict[str, Code]] = {
     ),
     "HR0307": Code(_I, "Region with one way out", "Name failover regions, or accept its outages."),
     "HR0308": Code(_W, "Pool that no model is placed on", "Add it to a model's placement."),
+    "HR0309": Code(_I, "Too much advice to list", "Act on what is listed first."),
+    "HR0310": Code(
+        _W,
+        "Model out of reach of a gateway",
+        "Place it in the gateway's region, or in a region that it fails over to.",
+    ),
+    "HR0311": Code(
+        _I, "Sticky, with nothing to stick to", "Add a second side to the split, or drop sticky."
+    ),
     # Security
     "HR0501": Code(_W, "Gateway open to every network", "Bind an address, or front it with TLS."),
     "HR0502": Code(_W, "No tenant has a key", "Every inference will be refused; add a Tenant."),
@@ -86,7 +124,7 @@ CODES: Final[dict[str, Code]] = {
     "HR0607": Code(_E, "Missing field", "Add it."),
     "HR0608": Code(_E, "Unknown kind", "Use a kind of headrace.dev/v1alpha1."),
     "HR0609": Code(_E, "Unknown apiVersion", "Write apiVersion: headrace.dev/v1alpha1."),
-    "HR0610": Code(_E, "File too large", "Split it into several files."),
+    "HR0610": Code(_E, "Too large to read", "Split the file, or read fewer files."),
     "HR0611": Code(_E, "Nested too deeply", "Flatten it."),
     "HR0612": Code(_E, "Aliases expand to too much", "Write the parts out, or use fewer aliases."),
     "HR0613": Code(_E, "Object defined twice", "Keep one definition."),
@@ -133,15 +171,59 @@ def render_analysis(problem: Problem) -> str:
     return f"{problem.severity.label:<7} [{problem.code}] ({where}) {problem.message}"
 
 
+def document() -> str:
+    """The page of the documentation that explains every code."""
+    parts = [_PAGE]
+    for prefix, title in _RANGES.items():
+        parts.append(f"\n## {prefix}xx: {title}\n\n| code | severity | what | remedy |\n")
+        parts.append("|---|---|---|---|\n")
+        parts += [
+            f"| {code} | {row.severity.label} | {row.title} | {row.remedy} |\n"
+            for code, row in CODES.items()
+            if code.startswith(prefix)
+        ]
+    return "".join(parts)
+
+
+_RANGES = {
+    "HR06": "the text itself",
+    "HR01": "references",
+    "HR02": "values that contradict each other",
+    "HR03": "advice",
+    "HR05": "security",
+}
+_PAGE = """\
+# Problems
+
+What `headrace analyze` and the control server find in a configuration. An error keeps the whole
+configuration from being used, and what was in effect stays so; warnings and infos do not. A code
+keeps its meaning for ever. This page is generated from `headrace/config/problems.py`.
+"""
+
+
 def near(word: str, options: Iterable[str]) -> str:
     """``; did you mean "x"?``, or what there is to choose from, or nothing."""
     known = sorted(options)
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    if found:
-        return f'; did you mean "{found[0]}"?'
+    alike = [option for option in known if abs(len(option) - len(word)) <= _LENGTH_DIFFERENCE]
+    if len(word) <= _COMPARED:
+        for option in difflib.get_close_matches(word, alike[:_OPTIONS], n=1, cutoff=0.6):
+            return f'; did you mean "{option}"?'
     if known and len(known) <= _LISTED:
         return f"; expected one of: {', '.join(known)}"
     return ""
 
 
+def shown(text: str) -> str:
+    """Text from a configuration as messages quote it: one line, bounded, nothing unprintable."""
+    cut = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    if cut.isprintable():
+        return cut
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
+
+
+_SHOWN = 60
 _LISTED = 20
+_COMPARED = 64
+"""A longer word is no slip of the pen; comparing takes time that grows with its square."""
+_LENGTH_DIFFERENCE = 6
+_OPTIONS = 1_000

@@ -1,6 +1,6 @@
 """Names that objects give for other objects: each must exist."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from headrace.config import schema
 from headrace.config.load import Loaded, Placed
@@ -11,13 +11,10 @@ Path = tuple[str | int, ...]
 
 def check(loaded: Loaded) -> Iterator[Problem]:
     """Every reference to something that is not there."""
-    models = {p.name: p.object for p in loaded.of(schema.Model)}
-    pools = {p.name for p in loaded.of(schema.Pool)}
+    models = {placed.name: model for placed, model in loaded.each(schema.Model)}
+    pools = {placed.name for placed, _ in loaded.each(schema.Pool)}
     regions = {
-        region.name: region
-        for placed in loaded.of(schema.Mesh)
-        if isinstance(placed.object, schema.Mesh)
-        for region in placed.object.spec.regions
+        region.name: region for _, mesh in loaded.each(schema.Mesh) for region in mesh.spec.regions
     }
     for placed in loaded.objects:
         match placed.object:
@@ -31,16 +28,18 @@ def check(loaded: Loaded) -> Iterator[Problem]:
                 yield from _route(placed, placed.object, models)
 
 
-def _failovers(placed: Placed, mesh: schema.Mesh, regions: Iterable[str]) -> Iterator[Problem]:
+def _failovers(
+    placed: Placed, mesh: schema.Mesh, regions: Mapping[str, schema.RegionSpec]
+) -> Iterator[Problem]:
     for index, region in enumerate(mesh.spec.regions):
         for place, name in enumerate(region.failover):
             path: Path = ("spec", "regions", index, "failover", place)
-            if name not in set(regions):
+            if name not in regions:
                 yield _absent(placed, "HR0103", path, name, regions)
 
 
 def _place(
-    placed: Placed, pool: schema.Pool, regions: dict[str, schema.RegionSpec]
+    placed: Placed, pool: schema.Pool, regions: Mapping[str, schema.RegionSpec]
 ) -> Iterator[Problem]:
     region = regions.get(pool.spec.region)
     if region is None:
@@ -49,9 +48,9 @@ def _place(
         yield _absent(placed, "HR0104", ("spec", "zone"), pool.spec.zone, region.zones)
 
 
-def _model(placed: Placed, model: schema.Model, pools: Iterable[str]) -> Iterator[Problem]:
+def _model(placed: Placed, model: schema.Model, pools: Collection[str]) -> Iterator[Problem]:
     for index, pool in enumerate(model.spec.placement.pools):
-        if pool not in set(pools):
+        if pool not in pools:
             yield _absent(placed, "HR0101", ("spec", "placement", "pools", index), pool, pools)
     versions = versions_of(model)
     for alias, version in model.spec.aliases.items():
@@ -60,10 +59,10 @@ def _model(placed: Placed, model: schema.Model, pools: Iterable[str]) -> Iterato
 
 
 def _route(
-    placed: Placed, route: schema.Route, models: dict[str, schema.Object]
+    placed: Placed, route: schema.Route, models: Mapping[str, schema.Model]
 ) -> Iterator[Problem]:
     model = models.get(route.spec.model)
-    if not isinstance(model, schema.Model):
+    if model is None:
         yield _absent(placed, "HR0102", ("spec", "model"), route.spec.model, models)
         return
     for index, arm in enumerate(route.spec.split):
@@ -79,8 +78,8 @@ def _target(
     placed: Placed, path: Path, target: schema.ArmSpec | schema.MirrorSpec, model: schema.Model
 ) -> Iterator[Problem]:
     if (target.version is None) == (target.alias is None):
-        both = "both version and alias are given" if target.alias else "neither is given"
-        yield placed.problem("HR0202", path, f"give either version or alias; {both}")
+        given = "neither is given" if target.alias is None else "both are given"
+        yield placed.problem("HR0202", path, f"give either version or alias; {given}")
     elif target.alias is not None and target.alias not in model.spec.aliases:
         yield _absent(placed, "HR0105", (*path, "alias"), target.alias, model.spec.aliases)
     elif target.version is not None and target.version not in versions_of(model):
@@ -98,6 +97,11 @@ def default_version(model: schema.Model) -> int | None:
     return model.spec.aliases.get("stable", versions[0] if len(versions) == 1 else None)
 
 
+def version_of(target: schema.ArmSpec | schema.MirrorSpec, model: schema.Model) -> int | None:
+    """Version that an arm or a mirror means; None when its alias is unknown."""
+    return target.version if target.alias is None else model.spec.aliases.get(target.alias)
+
+
 _NOUNS = {
     "HR0101": "pool",
     "HR0102": "model",
@@ -113,7 +117,9 @@ def _absent(placed: Placed, code: str, path: Path, name: str, known: Iterable[st
 
 
 def _no_version(placed: Placed, path: Path, version: int, known: Sequence[int]) -> Problem:
-    have = ", ".join(str(number) for number in sorted(known))
-    return placed.problem(
-        "HR0106", path, f"referenced version not found: {version}; there is {have}"
-    )
+    have = ", ".join(str(number) for number in sorted(set(known))[:_LISTED])
+    message = f"referenced version not found: {version}; there is {have}"
+    return placed.problem("HR0106", path, message + (", …" if len(known) > _LISTED else ""))
+
+
+_LISTED = 20

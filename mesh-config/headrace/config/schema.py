@@ -21,11 +21,40 @@ Name = Annotated[
         description="Lower-case letters, digits and inner hyphens, at most 63 (an RFC 1123 label).",
     ),
 ]
-Duration = Annotated[
-    str, Meta(pattern=DURATION_PATTERN, description="Such as 250ms, 30s or 1m30s.")
+Wait = Annotated[
+    str,
+    Meta(
+        pattern=DURATION_PATTERN,
+        description="Such as 250ms; 0ms is none.",
+        extra={"form": "duration"},
+    ),
 ]
-Size = Annotated[str, Meta(pattern=BYTES_PATTERN, description="Such as 512MiB or 16GiB.")]
-Port = Annotated[int, Meta(ge=0, le=65535)]
+Duration = Annotated[
+    str,
+    Meta(
+        pattern=DURATION_PATTERN,
+        description="Such as 250ms, 30s or 1m30s.",
+        extra={"form": "some-time"},
+    ),
+]
+Size = Annotated[
+    str,
+    Meta(pattern=BYTES_PATTERN, description="Such as 512MiB or 16GiB.", extra={"form": "size"}),
+]
+Address = Annotated[
+    str, Meta(max_length=45, description="An IP address.", extra={"form": "address"})
+]
+Host = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
+        description="A host without its port; *.example.com is every host below example.com.",
+    ),
+]
+Header = Annotated[
+    str, Meta(pattern=r"^[a-z0-9-]{1,128}$", description="Name of a header, in lower case.")
+]
+Port = Annotated[int, Meta(ge=1, le=65535)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 VersionNumber = Annotated[int, Meta(ge=1, le=999_999, description="Version of a model.")]
 Tier = Annotated[
@@ -60,8 +89,8 @@ class GatewaySpec(Struct, frozen=True):
     """One Envoy at the edge of a region."""
 
     name: Name
-    address: str = "127.0.0.1"
-    port: Annotated[Port, Meta(description="0 takes a free port.")] = 10000
+    address: Address = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="0 takes a free port.")] = 10000
 
 
 class RegionSpec(Struct, frozen=True):
@@ -98,7 +127,7 @@ class StaticNode(Struct, frozen=True):
     """A node that is there without registering: its front door and load reports."""
 
     name: Name
-    address: str
+    address: Address
     http_port: Port
     grpc_port: Port
     orca_port: Port
@@ -158,7 +187,7 @@ class BatchingSpec(Struct, frozen=True):
 
     max_batch_size: Annotated[int, Meta(ge=0, le=1024, description="0: no batching.")] = 8
     max_queue_delay: Annotated[
-        Duration, Meta(description="How long a request may wait for company.")
+        Wait, Meta(description="How long a request may wait for company.")
     ] = "2ms"
     max_queue_size: Annotated[
         int, Meta(ge=1, le=100_000, description="Waiting requests; the next is refused.")
@@ -195,7 +224,7 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     outputs: Annotated[tuple[TensorSpec, ...], Meta(min_length=1, max_length=64)]
     versions: Annotated[tuple[VersionSpec, ...], Meta(min_length=1, max_length=100)]
     aliases: Annotated[
-        dict[str, VersionNumber], Meta(description="Names for versions, such as stable: 1.")
+        dict[Name, VersionNumber], Meta(description="Names for versions, such as stable: 1.")
     ] = {}
     batching: BatchingSpec = BatchingSpec()
     slo: SloSpec = SloSpec()
@@ -217,14 +246,14 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
 class HeaderMatch(Struct, frozen=True):
     """A request header with exactly this value."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
+    name: Header
     value: Annotated[str, Meta(max_length=1024)]
 
 
 class MatchSpec(Struct, frozen=True):
     """Which of the model's requests the route takes. Everything given must hold."""
 
-    hosts: Annotated[tuple[str, ...], Meta(description="Empty: any host.")] = ()
+    hosts: Annotated[tuple[Host, ...], Meta(max_length=64, description="Empty: any host.")] = ()
     headers: Annotated[tuple[HeaderMatch, ...], Meta(max_length=16)] = ()
 
 
@@ -239,7 +268,7 @@ class ArmSpec(Struct, frozen=True):
 class StickySpec(Struct, frozen=True):
     """What keeps a caller on one side of a split; without the header the side is random."""
 
-    header: Annotated[str, Meta(pattern=r"^[a-z0-9-]{1,128}$")]
+    header: Header
 
 
 class MirrorSpec(Struct, frozen=True):

@@ -10,48 +10,49 @@ from collections.abc import Iterator
 import yaml
 
 from headrace import limits
-from headrace.config.problems import Problem
+from headrace.config.chunks import Chunk, chunks
+from headrace.config.problems import Problem, shown
 
 Scalar = str | int | float | bool | None
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null",
-    "map", "seq", "timestamp", "merge", "value"))  # fmt: skip
-_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NOT_TEXT = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\r(?!\n)"
+)
+"""What YAML forbids, and line breaks that editors count differently."""
+_Loader: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_DIGITS = 30
+"""A longer number is read as text, which no field for numbers takes."""
 
 
 def documents(file: str, text: str) -> tuple[list[yaml.Node], list[Problem]]:
-    """Root nodes of the documents of a file that is within every limit, or what is wrong.
-
-    A document that cannot be parsed ends the file: what follows it has no known place.
+    """Root nodes of the documents of a file that are within every limit, and what is wrong with
+    the others. A document that cannot be parsed does not hide those after it.
     """
-    if len(text.encode(errors="surrogatepass")) > limits.CONFIG_FILE_BYTES:
-        size = limits.CONFIG_FILE_BYTES
-        return [], [_at(file, None, "HR0610", f"the file is larger than {size} bytes")]
+    if problem := _unreadable(file, text):
+        return [], [problem]
     roots: list[yaml.Node] = []
     problems: list[Problem] = []
-    try:
-        for root in _compose(text):
-            found = _outsize(file, root)
-            problems += found
-            if not found:
-                roots.append(root)
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        problems.append(_place(file, line, 1, "HR0614", f"not text: {error.reason}"))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        message = error.problem or error.context or "invalid"
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problems.append(_place(file, line, column, "HR0601", _plain(message)))
-    except RecursionError:
-        problems.append(_at(file, None, "HR0611", _too_deep()))
+    budget = limits.CONFIG_ALIAS_NODES
+    for chunk in chunks(text):
+        root, found = _document(file, chunk)
+        if root is not None and not found:
+            spent, found = _aliases(file, root, budget)
+            budget -= spent
+        problems += found
+        if root is not None and not found:
+            roots.append(root)
+        if budget < 0 or len(problems) > limits.CONFIG_PROBLEMS:
+            break
     return roots, problems
 
 
 def scalar(node: yaml.ScalarNode) -> Scalar:
-    """Value of a scalar by the core schema of YAML 1.2: quoted is always text."""
+    """Value of a scalar by the core schema of YAML 1.2: quoted is always text.
+
+    Numbers with leading zeros are text too: one reader's 12 is another's 14.
+    """
     value: str = node.value
     if node.style in {"'", '"', "|", ">"}:
         return value
@@ -66,16 +67,15 @@ def scalar(node: yaml.ScalarNode) -> Scalar:
     return value
 
 
-_DIGITS = 30
-
-
 def line_of(node: yaml.Node) -> int:
     """Line of a node, from 1."""
+    assert node.start_mark is not None, "PyYAML marks every node that it composes"
     return int(node.start_mark.line) + 1
 
 
 def column_of(node: yaml.Node) -> int:
     """Column of a node, from 1."""
+    assert node.start_mark is not None, "PyYAML marks every node that it composes"
     return int(node.start_mark.column) + 1
 
 
@@ -89,65 +89,119 @@ def children(node: yaml.Node) -> Iterator[yaml.Node]:
         yield from node.value
 
 
-def _compose(text: str) -> Iterator[yaml.Node]:
-    if _nested_deeper(text):
-        raise RecursionError
-    yield from (node for node in yaml.compose_all(text, Loader=_Loader) if node is not None)
+def _unreadable(file: str, text: str) -> Problem | None:
+    size = limits.CONFIG_FILE_BYTES
+    if len(text) > size or len(text.encode(errors="surrogatepass")) > size:
+        return _problem(file, 0, 0, "HR0610", f"the file is larger than {size} bytes")
+    found = _NOT_TEXT.search(text)
+    if found is None:
+        return None
+    start = found.start()
+    line, column = text.count("\n", 0, start), start - (text.rfind("\n", 0, start) + 1)
+    message = f"the character U+{ord(found[0]):04X} cannot stand in YAML; write it quoted, as \\u…"
+    return _problem(file, line, column, "HR0614", message)
 
 
-def _nested_deeper(text: str) -> bool:
-    """Whether the text nests past the limit; the C composer recurses, so this must come first."""
+def _document(file: str, chunk: Chunk) -> tuple[yaml.Node | None, list[Problem]]:
+    """Root of a chunk; None when it has none or cannot be parsed."""
+    try:
+        # The composer recurses in C, so how deep it would go must be known before it runs.
+        is_empty, problem = _screen(file, chunk)
+        if problem is not None:
+            return None, [problem]
+        if is_empty:
+            return None, []
+        root = yaml.compose(chunk.text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        return None, [_syntax(file, chunk, error)]
+    assert root is not None, "a chunk with an event for a node has a node"
+    message = "merge keys (<<) are not supported; write the fields out"
+    return root, [_at(file, node, "HR0617", message) for node in _place(root, chunk.line)]
+
+
+def _screen(file: str, chunk: Chunk) -> tuple[bool, Problem | None]:
+    """Whether a chunk holds only separators and comments; what forbids to compose it: depth, and
+    tags, which composed nodes no longer show.
+    """
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > limits.CONFIG_DEPTH:
-                return True
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-    return False
+    is_empty = True
+    for event in yaml.parse(chunk.text, Loader=_Loader):
+        if not isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+            continue
+        is_empty = is_empty and isinstance(event, yaml.ScalarEvent) and _is_nothing(event)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        assert event.start_mark is not None, "PyYAML marks every event that it parses"
+        line, column = chunk.line + event.start_mark.line, event.start_mark.column
+        if (tag := getattr(event, "tag", None)) is not None:
+            message = f"the tag {shown(tag)} is not supported; leave it out"
+            return False, _problem(file, line, column, "HR0617", message)
+        if depth > limits.CONFIG_DEPTH:
+            message = f"nested deeper than {limits.CONFIG_DEPTH} levels"
+            return False, _problem(file, line, column, "HR0611", message)
+    return is_empty, None
 
 
-def _outsize(file: str, root: yaml.Node) -> list[Problem]:
-    """Recursive aliases, aliases that expand to too much, and tags."""
+def _is_nothing(event: yaml.ScalarEvent) -> bool:
+    return not event.style and not event.value
+
+
+def _place(root: yaml.Node, line: int) -> list[yaml.Node]:
+    """Count lines from the start of the file, not of the chunk; gives the merge keys met."""
+    merges = []
     seen: set[int] = set()
-    budget = limits.CONFIG_ALIAS_NODES
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        node.start_mark = yaml.Mark("", 0, line_of(node) - 1 + line, column_of(node) - 1, None, 0)
+        stack.extend(children(node))
+        if isinstance(node, yaml.MappingNode):
+            merges += [key for key, _ in node.value if key.value == "<<" and not key.style]
+    return merges
+
+
+def _aliases(file: str, root: yaml.Node, budget: int) -> tuple[int, list[Problem]]:
+    """Nodes that the aliases of a document expand to, and whether that is too much or endless."""
+    seen: set[int] = set()
+    spent = 0
     stack: list[tuple[yaml.Node, tuple[int, ...], bool]] = [(root, (), False)]
     while stack:
         node, above, aliased = stack.pop()
         if id(node) in above:
-            return [_at(file, node, "HR0615", "this anchor contains itself")]
+            return spent, [_at(file, node, "HR0615", "this anchor contains itself")]
         aliased = aliased or id(node) in seen
-        budget -= aliased
-        if budget < 0:
+        spent += aliased
+        if spent > budget:
             message = f"aliases of the file expand to more than {limits.CONFIG_ALIAS_NODES} nodes"
-            return [_at(file, node, "HR0612", message)]
-        if node.tag not in _PLAIN_TAGS or node.tag.endswith(":merge"):
-            return [_at(file, node, "HR0617", f"{_tag(node)} is not supported")]
+            return spent, [_at(file, node, "HR0612", message)]
         seen.add(id(node))
         if not isinstance(node, yaml.ScalarNode):
             path = (*above, id(node))
             stack.extend((child, path, aliased) for child in reversed(list(children(node))))
-    return []
+    return spent, []
 
 
-def _tag(node: yaml.Node) -> str:
-    return "a merge key" if node.tag.endswith(":merge") else f"the tag {node.tag}"
+def _syntax(file: str, chunk: Chunk, error: yaml.MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    message = " ".join(str(error.problem or error.context or "invalid").split())
+    lines = chunk.text.splitlines()
+    if line < len(lines) and lines[line][column : column + 1] == "\t":
+        message = "a tab cannot indent; use spaces"
+    # Brackets are looked ahead for, so libyaml's own bound may be met before that of _screen.
+    code = "HR0611" if message == "exceeded maximum nesting depth" else "HR0601"
+    return _problem(file, chunk.line + line, column, code, shown(message))
 
 
-def _too_deep() -> str:
-    return f"nested deeper than {limits.CONFIG_DEPTH} levels"
+def _at(file: str, node: yaml.Node, code: str, message: str) -> Problem:
+    return _problem(file, line_of(node) - 1, column_of(node) - 1, code, message)
 
 
-def _plain(message: str) -> str:
-    """PyYAML's words on one line."""
-    return " ".join(str(message).split())
-
-
-def _at(file: str, node: yaml.Node | None, code: str, message: str) -> Problem:
-    line, column = (line_of(node), column_of(node)) if node is not None else (1, 1)
-    return _place(file, line, column, code, message)
-
-
-def _place(file: str, line: int, column: int, code: str, message: str) -> Problem:
-    return Problem(code=code, file=file, line=line, column=column, path="$", message=message)
+def _problem(file: str, line: int, column: int, code: str, message: str) -> Problem:
+    """A problem of the text as such; line and column from 0, as PyYAML counts."""
+    return Problem(
+        code=code, file=file, line=line + 1, column=column + 1, path="$", message=message
+    )

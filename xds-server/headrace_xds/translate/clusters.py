@@ -57,6 +57,9 @@ CONNECTION_WINDOW_BYTES: Final = 16 * 2**20
 HTTP_IDLE_S: Final = 30.0
 """Shorter than the keep-alive of any sidecar, so that a reused connection is not a closed one."""
 RETRY_CONCURRENCY_MIN: Final = 3
+RETRY_BUDGET_S: Final = 10.0
+"""Retries are budgeted against the requests of so long. A node that dies loses all it holds at one
+moment, when few others are in flight: a budget of that moment would refuse to rescue them."""
 NODES_REQUESTS: Final = 256
 _OPTIONS: Final = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
@@ -199,6 +202,7 @@ def _breakers(max_requests: int, max_pending: int, budget_percent: int) -> Circu
                 retry_budget=CircuitBreakersThresholdsRetryBudget(
                     budget_percent=Percent(value=float(budget_percent)),
                     min_retry_concurrency=RETRY_CONCURRENCY_MIN,
+                    budget_interval=seconds(RETRY_BUDGET_S),
                 ),
             )
         ]

@@ -167,11 +167,12 @@ class Hub:
         return group
 
     def closed(self, connection: Connection) -> None:
-        """A stream ended."""
-        self._connections.pop(connection.stream_id, None)
+        """A stream ended; a second time means nothing."""
+        if self._connections.pop(connection.stream_id, None) is None:
+            return
         node = connection.stream.node
         if node is not None:
-            self._members[connection.group].pop(connection.stream_id, None)
+            del self._members[connection.group][connection.stream_id]
             self._observer.disconnected(connection.stream_id, node)
 
     def report(self, node: NodeInfo | None, events: tuple[Event, ...]) -> None:

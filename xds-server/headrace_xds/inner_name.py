@@ -18,7 +18,14 @@ def check(name: str, resource: Resource) -> None:
 
 
 def read(body: bytes) -> str:
-    """Text in field 1 of a protobuf message: the last one counts, as in every parser."""
+    """Text in field 1 of a protobuf message; ``ValueError`` when it is no such message."""
+    try:
+        return _read(body)
+    except (IndexError, KeyError, UnicodeDecodeError) as error:
+        raise ValueError(f"not a protobuf message with a name: {error!r}") from error
+
+
+def _read(body: bytes) -> str:
     found = b""
     at = 0
     while at < len(body):
@@ -27,6 +34,7 @@ def read(body: bytes) -> str:
         if wire_type == _LENGTH_DELIMITED:
             size, at = _varint(body, at)
             if key >> 3 == 1:
+                # A field that is there twice counts by its last value, as in every parser.
                 found = body[at : at + size]
             at += size
         elif wire_type == 0:

@@ -49,6 +49,7 @@ class _Stream:
         self._write_deadline_s = write_deadline_s
         self._news = asyncio.Event()
         self._end = asyncio.Event()
+        self._cut = False
         self._hub = hub
 
     def end(self) -> None:
@@ -81,6 +82,8 @@ class _Stream:
             data: Any = await context.read()
             if not isinstance(data, bytes):
                 raise _Ended(None)
+            if self._cut:
+                continue
             try:
                 rejection = connection.receive(wire.decode_request(data))
             except DecodeError as error:
@@ -91,18 +94,32 @@ class _Stream:
     async def _write(self, connection: Connection, context: _Context) -> None:
         while True:
             for data in connection.take():
-                try:
-                    async with asyncio.timeout(self._write_deadline_s):
-                        await context.write(data)
-                except TimeoutError:
-                    why = f"the client took no bytes for {self._write_deadline_s:g} s"
-                    raise _Ended(Rejection("UNAVAILABLE", why)) from None
+                await self._write_one(connection, context, data)
             try:
                 async with asyncio.timeout(connection.due_in_s()):
                     await self._news.wait()
             except TimeoutError:
                 _LOG.warning("stream %s: waited long enough for clusters", connection.stream_id)
             self._news.clear()
+
+    async def _write_one(self, connection: Connection, context: _Context, data: bytes) -> None:
+        """Write a response. A client that does not take it in time is forgotten at once.
+
+        It is told when it takes bytes again: gRPC cannot end a call in the midst of a write. A
+        client that is dead as well answers no ping and loses its connection.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.call_later(self._write_deadline_s, self._cut_off, connection)
+        try:
+            await context.write(data)
+        finally:
+            deadline.cancel()
+        if self._cut:
+            raise _Ended(Rejection("UNAVAILABLE", "this client took no bytes for too long"))
+
+    def _cut_off(self, connection: Connection) -> None:
+        self._cut = True
+        connection.close()
 
     async def _wait_for_end(self) -> None:
         await self._end.wait()

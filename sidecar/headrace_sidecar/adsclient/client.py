@@ -132,7 +132,7 @@ class AdsClient:
                 reader = tasks.create_task(self._read(call))
                 writer = tasks.create_task(self._write(call))
                 done, _ = await asyncio.wait({reader, writer}, return_when=asyncio.FIRST_COMPLETED)
-                if reader in done and reader.exception() is None:
+                if reader in done and not reader.cancelled() and not reader.exception():
                     reason = reader.result()
                 reader.cancel()
                 writer.cancel()

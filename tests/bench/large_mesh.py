@@ -130,12 +130,15 @@ def _held(mesh: LocalMesh, pool: str, address: str, *, versions: int) -> Iterato
     ports = mesh.plan.ports
     with idle_node(
         pool=pool, address=address, orca_port=ports.node_orca, xds_port=ports.xds
-    ) as pid:
-        _until(
-            lambda: _healthy(mesh, address) >= 2 * versions,
-            "the gateway does not see every cluster of the node as healthy",
-        )
-        yield pid
+    ) as process:
+
+        def healthy() -> bool:
+            if process.poll() is not None:
+                raise RuntimeError("the node ended")
+            return _healthy(mesh, address) >= 2 * versions
+
+        _until(healthy, "the gateway does not see every cluster of the node as healthy")
+        yield process.pid
 
 
 def _report_row(mesh: LocalMesh, node: int, *, versions: int, seconds: float) -> Row:

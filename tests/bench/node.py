@@ -30,7 +30,11 @@ class IdleNode(FakeGpuNode):
         if service != ORCA_SERVICE:
             return await super()._serve_grpc(port, service)
         self._reports = LoadReports(self._newest)
-        return await self._reports.start(f"{self.address}:{port}")
+        server = self._reports.server
+        taken = server.add_insecure_port(f"{self.address}:{port}")
+        await server.start()
+        self._servers.append(server)
+        return taken
 
     def _newest(self) -> bytes:
         now_s = time.monotonic()
@@ -40,14 +44,16 @@ class IdleNode(FakeGpuNode):
 
 
 @contextmanager
-def idle_node(*, pool: str, address: str, orca_port: int, xds_port: int) -> Iterator[int]:
-    """Run a node in a process of its own; its process id."""
+def idle_node(
+    *, pool: str, address: str, orca_port: int, xds_port: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a node in a process of its own."""
     arguments = [pool, address, str(orca_port), f"127.0.0.1:{xds_port}"]
     with subprocess.Popen(
         [sys.executable, "-m", "tests.bench.node", *arguments], cwd=_ROOT
     ) as process:
         try:
-            yield process.pid
+            yield process
         finally:
             process.kill()
 

@@ -209,6 +209,8 @@ STALL_S: Final = 2.0
 """A version that runs requests and completes none for so long is asked for a golden answer."""
 PROBES_IN_FLIGHT: Final = 4
 """Golden questions to ready versions at once."""
+ABANDON_S: Final = 1.0
+"""Longest time over which the requests inside a lost version are given up."""
 ADOPT_S: Final = 10.0
 """After a start, how long recorded versions have to answer to be claimed as ready."""
 DRAIN_GRACE_S: Final = 3.0

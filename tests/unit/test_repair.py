@@ -53,10 +53,13 @@ class Watch:
             prober=prober,
             service_s=lambda name: 0.0,
             executed=lambda name: self.executed,
-            abandon=self.abandoned.append,
+            abandon=self._abandon,
             repaired=lambda assignment, cause: self.lost.append((assignment.name, cause)),
             now=now,
         )
+
+    async def _abandon(self, triton_model: str) -> None:
+        self.abandoned.append(triton_model)
 
 
 @asynccontextmanager

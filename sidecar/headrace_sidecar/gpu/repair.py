@@ -6,7 +6,7 @@ not give the golden answer. The repair itself is the keeper's: unready at once, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from headrace import limits, names
@@ -39,7 +39,7 @@ class Repair:
         prober: Prober,
         service_s: Callable[[str], float],
         executed: Callable[[str], int],
-        abandon: Callable[[str], None],
+        abandon: Callable[[str], Awaitable[None]],
         repaired: Callable[[Assignment, str], None],
         now: Callable[[], float],
     ) -> None:
@@ -52,6 +52,7 @@ class Repair:
         self._now = now
         self._pulses: dict[str, Pulse] = {}
         self._asked: set[str] = set()
+        self._left_behind: asyncio.Queue[str] = asyncio.Queue(limits.ASSIGNMENTS_PER_NODE)
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -68,6 +69,7 @@ class Repair:
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._give_up(), name="give up lost requests")
             while True:
                 for name in self._due():
                     self._asked.add(name)
@@ -128,5 +130,11 @@ class Repair:
             return
         log.warning("%s is lost: %s", keeper.name, reason)
         self._repaired(assignment, cause)
-        # What waits inside a dead process never ends by itself; its callers may go elsewhere.
-        self._abandon(names.triton_model(assignment.model, assignment.version))
+        if not self._left_behind.full():
+            triton_model = names.triton_model(assignment.model, assignment.version)
+            self._left_behind.put_nowait(triton_model)
+
+    async def _give_up(self) -> None:
+        """End what waits inside dead processes: it would not by itself, and may run elsewhere."""
+        while True:
+            await self._abandon(await self._left_behind.get())

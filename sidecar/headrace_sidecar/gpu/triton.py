@@ -20,6 +20,8 @@ from headrace_sidecar.gpu.serving import Served
 
 CONTROL_DEADLINE_S: Final = 5.0
 """Of calls that only ask."""
+ABANDON_PAUSE_S: Final = 0.025
+"""Between two inferences that are given up."""
 LOAD_DEADLINE_S: Final = 300.0
 """Of a load, which returns when the model is warm."""
 
@@ -124,10 +126,17 @@ class Triton:
             inside.discard(call)
             call.cancel()
 
-    def abandon(self, triton_model: str) -> None:
-        """End every inference inside a model as lost: its process will not answer any more."""
-        for call in list(self._inside.pop(triton_model, ())):
-            call.cancel()
+    async def abandon(self, triton_model: str) -> None:
+        """End every inference inside a model as lost: its process will not answer any more.
+
+        One by one: gateways retry them elsewhere within a budget that a burst would exceed.
+        """
+        calls = tuple(self._inside.pop(triton_model, ()))
+        pause_s = min(ABANDON_PAUSE_S, limits.ABANDON_S / max(1, len(calls)))
+        for call in calls:
+            if not call.done():
+                call.cancel()
+                await asyncio.sleep(pause_s)
 
     def _refuse(self, error: grpc.aio.AioRpcError, served: Served) -> Refused:
         """Refusal that a failed inference means; reports a death that it tells of."""

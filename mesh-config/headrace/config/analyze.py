@@ -21,9 +21,18 @@ def analyze(loaded: Loaded) -> tuple[Problem, ...]:
     # Broken references are errors, and each costs a search for what was meant.
     broken = list(islice(references.check(loaded), limits.CONFIG_PROBLEMS + 1))
     found = [*loaded.problems, *broken, *lint.check(loaded)]
-    errors = _bounded([p for p in found if p.is_error], "HR0616", "more errors")
-    advice = _bounded([p for p in found if not p.is_error], "HR0309", "more warnings and hints")
-    return _sorted([*errors, *advice])
+    errors = [problem for problem in found if problem.is_error]
+    advice = [p for p in found if not p.is_error and not (errors and p.code in _CONSEQUENCES)]
+    return _sorted(
+        [
+            *_bounded(errors, "HR0616", "more errors"),
+            *_bounded(advice, "HR0309", "more warnings and hints"),
+        ]
+    )
+
+
+_CONSEQUENCES = frozenset({"HR0301", "HR0306", "HR0308", "HR0310"})
+"""Advice about objects that nothing names: with errors about names, that may be why."""
 
 
 def usable(problems: tuple[Problem, ...]) -> bool:

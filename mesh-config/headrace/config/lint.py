@@ -109,12 +109,11 @@ def _nodes(loaded: Loaded) -> Iterator[Problem]:
             message = f"gateways read load reports on port {min(orca_ports)} of every node"
             yield placed.problem("HR0219", (*path, "orcaPort"), message)
         ports = {"httpPort": node.http_port, "grpcPort": node.grpc_port, "orcaPort": node.orca_port}
-        for field, port in ports.items():
-            use = f"{field} of {node.name}"
-            owner = sockets.setdefault((node.address, port), use)
-            if owner != use:
-                message = f"{node.address}:{port} is {owner} already"
-                yield placed.problem("HR0214", (*path, field), message)
+        uses = {field: f"{field} of {node.name}" for field in ports}
+        owners = {f: sockets.setdefault((node.address, port), uses[f]) for f, port in ports.items()}
+        for field in [f for f in ports if owners[f] != uses[f]][:1]:
+            message = f"{node.address}:{ports[field]} is {owners[field]} already"
+            yield placed.problem("HR0214", (*path, field), message)
 
 
 def _static(loaded: Loaded) -> Iterator[tuple[Placed, int, schema.StaticNode]]:

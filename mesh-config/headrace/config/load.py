@@ -74,13 +74,13 @@ def load(files: Sequence[tuple[str, str]]) -> Loaded:
     read, refused = _affordable(files)
     for file, text in read:
         roots, found = documents(file, text)
-        problems += found
         for root in roots:
-            check = Check(file, room=limits.CONFIG_PROBLEMS - len(problems))
+            check = Check(file, room=limits.CONFIG_PROBLEMS - len(problems) - len(found))
             made = check.document(root)
-            problems += check.problems
+            found += check.problems
             if made is not None:
                 objects.append(Placed(made, file, line_of(root), root))
+        problems += sorted(found, key=lambda problem: (problem.line, problem.column))
     objects, twice = _once(objects)
     names = tuple(file for file, _ in files)
     return Loaded(tuple(objects), _bounded([*refused, *problems, *twice]), names)

@@ -283,6 +283,15 @@ def test_a_node_that_comes_back_while_it_leaves_says_so_on_its_first_request(
     assert talk.publish(ASSIGNMENT, plain(ASSIGNMENT, "m@1", b"1")) == []
 
 
+def test_a_change_between_leaving_and_coming_back_is_not_missed(talk: Conversation) -> None:
+    talk.publish(LISTENER, plain(LISTENER, "l", b"1"))
+    (under_way,) = talk.ask(LISTENER, "*")
+    talk.ask(LISTENER, without=("*",))
+    assert talk.publish(LISTENER) == []
+    assert talk.ask(LISTENER, "*") == []
+    assert contents(talk.ack(under_way)) == [(set(), {"l"})]
+
+
 def test_nothing_is_said_about_a_type_before_it_is_published(talk: Conversation) -> None:
     assert talk.ask(ENDPOINTS, "a") == []
     assert contents(talk.publish(ENDPOINTS)) == [(set(), {"a"})]

@@ -24,7 +24,7 @@ from google.protobuf.duration_pb2 import Duration
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 from xds.service.orca.v3.orca_pb2 import OrcaLoadReportRequest
 
-from headrace import ir, names
+from headrace import headers, ir, names
 from headrace.assignment import Assignment
 from headrace_xds import offers
 from headrace_xds.hub import Hub
@@ -237,10 +237,11 @@ class SidecarWorld:
         return f"http://127.0.0.1:{self.ports['http']}/v2/models/{version}/{ask}"
 
     async def infer(self, assignment: Assignment, text: str = "hello") -> tuple[int, Any]:
-        """Status and body of an inference."""
+        """Status and body of an inference, sent as a gateway would."""
         tensor = {"name": "data", "datatype": "BYTES", "shape": [1], "data": [text]}
+        stamped = {headers.VERSION: str(assignment.version)}
         async with self.http.post(
-            self.url(assignment, "infer"), json={"inputs": [tensor]}
+            self.url(assignment, "infer"), json={"inputs": [tensor]}, headers=stamped
         ) as response:
             return response.status, await response.json()
 

@@ -139,14 +139,15 @@ def test_a_rate_follows_its_counter() -> None:
     assert rate.per_s < 0.1
 
 
-def test_finished_requests_count_into_the_rate() -> None:
+def test_the_rate_counts_what_gateways_sent_and_got_answered() -> None:
     clock, serving = Clock(), Serving(node="n1")
     served = serving.put(identity("m"))
     serving.set_ready("m", 1)
     signals = sampler(serving, clock)
     signals.sample()
-    for _ in range(20):
+    ends = [(Outcome.COMPLETED, True), (Outcome.COMPLETED, False), (Outcome.REFUSED, True)]
+    for outcome, stamped in ends * 20:
         serving.begin(served, tier="standard", now_s=clock())
-        serving.end(served, Outcome.COMPLETED, started_s=clock(), now_s=clock())
+        serving.end(served, outcome, started_s=clock(), now_s=clock(), stamped=stamped)
     clock.now_s += WINDOW_S
     assert signals.sample().versions[0].rps == pytest.approx(6.3, rel=0.05)

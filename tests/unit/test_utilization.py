@@ -108,6 +108,22 @@ def test_an_idle_node_weighs_as_much_as_its_equal_at_half_load() -> None:
     assert weight(idle_node, idle["a@1"]) == pytest.approx(weight(busy_node, busy["a@1"]))
 
 
+def test_weights_come_to_rest_where_nodes_are_equally_busy() -> None:
+    """Two equal nodes share 60 requests a second; one has 30 more from outside the mesh."""
+    share, capacity = 0.5, 100.0
+    for _ in range(60):
+        rates = {"busy": 60 * share, "free": 60 * (1 - share)}
+        outside = {"busy": 30.0, "free": 0.0}
+        weights = {}
+        for name, rps in rates.items():
+            load = u.clamp((rps + outside[name]) / capacity)
+            node, lines = u.report({"a@1": u.Used(utilization=load, rps=rps, capacity=capacity)})
+            weights[name] = weight(node, lines["a@1"])
+        wanted = weights["busy"] / sum(weights.values())
+        share += 0.3 * (wanted - share)
+    assert 60 * share + 30 == pytest.approx(60 * (1 - share), rel=0.05)
+
+
 def test_a_node_without_versions_reports_a_rate_above_zero() -> None:
     assert u.report({}) == (u.RPS_MIN, {})
 

@@ -14,7 +14,9 @@ of speed.
 
 *Envoy's unit.* Client-side weighted round robin gives a host the weight rps_fractional / u with a
 node-wide rps_fractional. Reporting u = utilisation x rps_node / rps_version makes that weight
-rps_version / utilisation: the rate at which the version would be full.
+rps_version / utilisation: the rate at which the version would be full. Rates count only what
+gateways sent: with load from elsewhere in the utilisation alone, weights come to rest where nodes
+are equally busy, whoever keeps them so.
 """
 
 import math

@@ -134,7 +134,10 @@ class InferStream:
         assignment = served.assignment
         sender = messages.stream_sender(assignment.model, assignment.version)
         answers = self._triton.stream(message, served, timeout_s=self._caller.timeout_s())
-        with Visit(self._serving, served, tier=self._caller.tier, clock=self._clock):
+        stamped = bool(self._caller.stamped)
+        with Visit(
+            self._serving, served, tier=self._caller.tier, clock=self._clock, stamped=stamped
+        ):
             async with aclosing(answers):
                 async for answer in answers:
                     self._check(answer, served)

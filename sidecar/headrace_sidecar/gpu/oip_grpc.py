@@ -112,7 +112,8 @@ class OipGrpc:
         caller = Caller(context)
         with self._serving.bodies.hold(len(data)):
             served, message = self._accept(data, caller, stream=False)
-            with Visit(self._serving, served, tier=caller.tier, clock=self._clock):
+            stamped = bool(caller.stamped)
+            with Visit(self._serving, served, tier=caller.tier, clock=self._clock, stamped=stamped):
                 answer = await self._triton.infer(message, served, timeout_s=caller.timeout_s())
         context.set_trailing_metadata(
             (

@@ -111,7 +111,8 @@ class OipHttp:
                 priority=priority.LEVELS[tier],
                 timeout_us=messages.timeout_us(timeout_s),
             )
-            with Visit(self._serving, served, tier=tier, clock=self._clock):
+            stamped = headers.VERSION in given
+            with Visit(self._serving, served, tier=tier, clock=self._clock, stamped=stamped):
                 answer = await self._triton.infer(
                     messages.encode(asked, suffix), served, timeout_s=timeout_s
                 )

@@ -40,6 +40,8 @@ class Served:
         self.ready = False
         self.reason = "is being loaded"
         self.in_flight = 0
+        self.stamped_total = 0
+        """Completed requests that a gateway chose this node for: what its weights can move."""
         self.completed_total = 0
         self.failed_total = 0
         self.refused_total = 0
@@ -204,8 +206,16 @@ class Serving:
         served.in_flight += 1
         served.last_started_s = now_s
 
-    def end(self, served: Served, outcome: Outcome, *, started_s: float, now_s: float) -> None:
-        """Count a request out that ``begin`` let in."""
+    def end(
+        self,
+        served: Served,
+        outcome: Outcome,
+        *,
+        started_s: float,
+        now_s: float,
+        stamped: bool = False,
+    ) -> None:
+        """Count a request out that ``begin`` let in; ``stamped`` by the gateway that sent it."""
         assert served.in_flight > 0
         self.in_flight -= 1
         served.in_flight -= 1
@@ -215,6 +225,7 @@ class Serving:
         match outcome:
             case Outcome.COMPLETED:
                 served.completed_total += 1
+                served.stamped_total += stamped
                 served.last_completed_s = now_s
                 before_s = latency_s if served.latency_s is None else served.latency_s
                 served.latency_s = before_s + _SMOOTHING * (latency_s - before_s)

@@ -27,7 +27,11 @@ FRESH_S: Final = 1.0
 
 
 class VersionSignal(msgspec.Struct, frozen=True, kw_only=True):
-    """Load of one model version; ``concurrency`` and ``capacity`` None before they are measured."""
+    """Load of one model version; ``concurrency`` and ``capacity`` None before they are measured.
+
+    ``rps`` counts what gateways sent. Requests from elsewhere are in ``utilization`` alone, so that
+    they lower the node's weight instead of looking like the work of a fast node.
+    """
 
     model: str
     version: int
@@ -53,7 +57,7 @@ class _Watched:
     """What is remembered of one version between samples."""
 
     def __init__(self, served: Served, now_s: float) -> None:
-        self.rate = Rate(total=served.completed_total, now_s=now_s)
+        self.rate = Rate(total=served.stamped_total, now_s=now_s)
         self.service = Service()
         self.counters: tritonmetrics.Counters | None = None
         self.counted_s = now_s
@@ -175,7 +179,7 @@ class Sampler:
 
     def _signal(self, served: Served, now_s: float) -> VersionSignal:
         watched, assignment = self._watch(served), served.assignment
-        watched.rate.observe(total=served.completed_total, now_s=now_s)
+        watched.rate.observe(total=served.stamped_total, now_s=now_s)
         queue = self._queue(served, watched, now_s)
         instances = assignment.instances
         used = utilization.utilization(

@@ -31,14 +31,21 @@ def outcome_of(error: BaseException | None) -> Outcome:
 class Visit:
     """Use as ``with Visit(serving, served, tier=…, clock=…):`` around the work."""
 
-    __slots__ = ("_clock", "_served", "_serving", "_started_s", "_tier")
+    __slots__ = ("_clock", "_served", "_serving", "_stamped", "_started_s", "_tier")
 
     def __init__(
-        self, serving: Serving, served: Served, *, tier: str, clock: Callable[[], float]
+        self,
+        serving: Serving,
+        served: Served,
+        *,
+        tier: str,
+        clock: Callable[[], float],
+        stamped: bool = False,
     ) -> None:
         self._serving = serving
         self._served = served
         self._tier = tier
+        self._stamped = stamped
         self._clock = clock
         self._started_s = 0.0
 
@@ -60,4 +67,5 @@ class Visit:
             outcome_of(error),
             started_s=self._started_s,
             now_s=self._clock(),
+            stamped=self._stamped,
         )

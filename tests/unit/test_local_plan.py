@@ -69,6 +69,14 @@ def test_a_port_that_is_taken_on_one_address_is_not_free() -> None:
         assert not ports._is_free(port, ("127.0.0.1", "127.0.1.1"))
 
 
+def test_a_port_on_which_somebody_listens_is_named() -> None:
+    with socket.create_server(("127.0.1.1", 0)) as server:
+        port = server.getsockname()[1]
+        sockets = [("127.0.1.1", port), ("127.0.1.2", port)]
+        assert ports.taken(sockets) == [f"127.0.1.1:{port}"]
+    assert ports.taken(sockets) == []
+
+
 def test_documented_ports_follow_the_configuration() -> None:
     found = ports.documented({"eu": 10000, "us": 10001}, orca_port=18082)
     assert found.gateways == {"eu": 10000, "us": 10001}

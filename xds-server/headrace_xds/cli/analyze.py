@@ -62,8 +62,7 @@ def _find(flags: argparse.Namespace) -> list[Problem]:
     if not flags.filename:
         found = Admin(flags.server).items("/v1/problems")
         return [problems.from_json(problem) for problem in found]
-    loaded = load(sources.read(flags.filename))
-    return list(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
+    return list(analyze(load(sources.read(flags.filename))))
 
 
 def _suppressed(problem: Problem, rules: list[str]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from headrace.config.write import Dumper
 from headrace_xds.cli.tables import Column, table
 
 FORMATS = ("table", "wide", "json", "yaml", "name")
@@ -56,22 +57,12 @@ def name_of(row: dict[str, Any]) -> str:
     return str(row.get("name") or row.get("id") or row.get("cluster"))
 
 
-class _Dumper(yaml.SafeDumper):
-    """YAML as people write it: equal values are written again, not referred to."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        """No anchors."""
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+class _Dumper(Dumper):
+    """Writes mappings in their own order too."""
 
 
 def _mapping(dumper: yaml.SafeDumper, value: OrderedDict[str, object]) -> yaml.MappingNode:
     return dumper.represent_mapping("tag:yaml.org,2002:map", value.items())
 
 
-_Dumper.add_representer(str, _text)
 _Dumper.add_representer(OrderedDict, _mapping)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace import ir
-from headrace.config.analyze import analyze
+from headrace.config.analyze import analyze, usable
 from headrace.config.load import load
 from headrace.resolve import resolve
 from headrace_xds import envoy_schema
@@ -70,10 +70,10 @@ def run(flags: argparse.Namespace, console: Console) -> int:
 
 def _mesh(flags: argparse.Namespace, console: Console) -> ir.Mesh:
     loaded = load(sources.read(flags.filename))
-    found = tuple(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
+    found = analyze(loaded)
     for problem in found:
         console.say(problems.line(console, problem))
-    if not loaded.ok or problems.worst(found) == "error":
+    if not usable(found):
         raise CommandError(f"{problems.summary(found)}; nothing was translated")
     return resolve(loaded)
 

@@ -10,7 +10,7 @@ from headrace_xds.cli.console import CommandError, Console, Exit
 from headrace_xds.local import configuration, record
 from headrace_xds.local.mesh import LocalMesh, MeshNotReadyError
 from headrace_xds.local.plan import DEFAULT_STATE_DIR
-from headrace_xds.local.start import OtherMeshError, start
+from headrace_xds.local.start import OtherMeshError, PortsTakenError, start
 
 EXAMPLES = """\
   headrace up                                 the example: two regions with two nodes each
@@ -58,6 +58,8 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     running = record.read(flags.state_dir).running()
     if running:
         console.say(f"{len(running)} programs run already; starting what is missing")
+    else:
+        console.say(f"starting; logs are in {flags.state_dir / 'logs'}")
     try:
         mesh = start(
             config_dir,
@@ -78,6 +80,9 @@ def run(flags: argparse.Namespace, console: Console) -> int:
         raise CommandError(str(error), remedy=remedy) from None
     except OtherMeshError as error:
         raise CommandError(str(error), remedy="run headrace down first") from None
+    except PortsTakenError as error:
+        remedy = "stop it (headrace down, if it is a mesh of another folder), or use --ports auto"
+        raise CommandError(str(error), remedy=remedy) from None
     except ValueError as error:
         raise CommandError(str(error), status=Exit.USAGE) from None
     console.data(_welcome(mesh))

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,11 +18,17 @@ def main() -> int:
     parser.add_argument(
         "--tied", action="store_true", help="stop everything when standard input closes"
     )
+    parser.add_argument(
+        "--background", action="store_true", help="leave at once; a process of its own goes on"
+    )
     flags = parser.parse_args()
     made = plan.read(flags.state_dir)
     if made is None:
         print(f"{flags.state_dir}: no plan to run; start with headrace up", file=sys.stderr)
         return 2
+    # Nobody waits for a process in the background, so it must be nobody's child.
+    if flags.background and os.fork() != 0:
+        return 0
     asyncio.run(_run(made, tied=flags.tied))
     return 0
 

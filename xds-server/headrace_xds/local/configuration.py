@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from headrace import ir
 from headrace.config import edit, schema
-from headrace.config.analyze import analyze
+from headrace.config.analyze import analyze, usable
 from headrace.config.load import Loaded, load
-from headrace.config.problems import Problem, Severity
+from headrace.config.problems import Problem
+from headrace.config.write import write
 from headrace.resolve import resolve
 from headrace_xds.source.files import read_folder, write_file
 
@@ -77,8 +77,8 @@ def check(folder: Path) -> Checked:
         reason = "; ".join(read.unreadable) or f"{folder}: no YAML file in it"
         raise BadConfigurationError(folder, (), reason=reason)
     loaded = load(sorted(read.files.items()))
-    problems = tuple(dict.fromkeys([*loaded.problems, *analyze(loaded)]))
-    if not loaded.ok or any(problem.severity is Severity.ERROR for problem in problems):
+    problems = analyze(loaded)
+    if not usable(problems):
         raise BadConfigurationError(folder, problems)
     return Checked(read.files, loaded, resolve(loaded))
 
@@ -98,9 +98,7 @@ def set_ports(folder: Path, *, gateways: Mapping[str, int], orca_port: int) -> N
         for region in mesh.spec.regions
     )
     spec = msgspec.structs.replace(mesh.spec, regions=regions, orca_port=orca_port)
-    text = yaml.safe_dump(
-        msgspec.to_builtins(msgspec.structs.replace(mesh, spec=spec)), sort_keys=False
-    )
+    text = write(msgspec.structs.replace(mesh, spec=spec))
     for name, content in edit.upsert(checked.files, text).items():
         if checked.files.get(name) != content:
             write_file(folder / name, content)

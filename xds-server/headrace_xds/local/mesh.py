@@ -242,12 +242,18 @@ def _make_runtime_dir(path: Path) -> None:
     path.chmod(0o700)
 
 
-def _supervise(state_dir: Path, *, tied: bool) -> subprocess.Popen[bytes]:
-    """Start the supervisor and wait until it has taken over the record."""
+def _supervise(state_dir: Path, *, tied: bool) -> subprocess.Popen[bytes] | None:
+    """Start the supervisor and wait until it has taken over the record.
+
+    A tied one is a child and lives as long as its standard input; another one belongs to nobody.
+    """
     log = logs.open_log(plan.log_file(state_dir, "local"))
     try:
         child = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "headrace_xds.local", str(state_dir), *(["--tied"] * tied)],
+            [
+                *(sys.executable, "-m", "headrace_xds.local", str(state_dir)),
+                "--tied" if tied else "--background",
+            ],
             stdin=subprocess.PIPE if tied else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -255,13 +261,14 @@ def _supervise(state_dir: Path, *, tied: bool) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(log)
-    own = identity.of_child(child.pid)
+    if not tied:
+        child.wait()
     deadline = time.monotonic() + _SUPERVISOR_START_S
-    while record.read(state_dir).supervisor != own:
-        if child.poll() is not None or time.monotonic() > deadline:
+    while not record.read(state_dir).supervised:
+        if (tied and child.poll() is not None) or time.monotonic() > deadline:
             child.kill()
             child.communicate()
             text = logs.tail(plan.log_file(state_dir, "local"), lines=15)
             raise MeshNotReadyError(f"the supervisor did not start:\n{text}")
         time.sleep(_POLL_S)
-    return child
+    return child if tied else None

@@ -77,6 +77,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     programs: tuple[Program, ...]
 
     @property
+    def sockets(self) -> tuple[tuple[str, int], ...]:
+        """Every address and port that something of the mesh listens on."""
+        ports = self.ports
+        of_node = (ports.node_http, ports.node_grpc, ports.node_orca, ports.node_metrics)
+        return (
+            *(("127.0.0.1", port) for port in (ports.xds, ports.admin)),
+            *(("127.0.0.1", gateway.admin_port) for gateway in self.gateways),
+            *((gateway.address, gateway.port) for gateway in self.gateways),
+            *((node.place.address, port) for node in self.nodes for port in of_node),
+        )
+
+    @property
     def admin_url(self) -> str:
         """Where the admin API is."""
         return f"http://127.0.0.1:{self.ports.admin}"

@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 import msgspec
@@ -56,6 +56,22 @@ def free(gateways: Sequence[str], *, addresses: Sequence[str]) -> Ports:
         gateways={name: next(found) for name in gateways},
         gateway_admins={name: next(found) for name in gateways},
     )
+
+
+def taken(sockets: Iterable[tuple[str, int]]) -> list[str]:
+    """Those on which somebody listens already, as ``address:port``."""
+    return [f"{address}:{port}" for address, port in sockets if not _may_listen(address, port)]
+
+
+def _may_listen(address: str, port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do: connections that are only being forgotten do not stand in the way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+    return True
 
 
 def free_ports(count: int, *, addresses: Sequence[str]) -> list[int]:

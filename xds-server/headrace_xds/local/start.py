@@ -19,6 +19,10 @@ class OtherMeshError(Exception):
     """A mesh with other settings runs from the state directory."""
 
 
+class PortsTakenError(Exception):
+    """Somebody else listens where the mesh would."""
+
+
 def start(
     config_dir: Path,
     state_dir: Path,
@@ -35,7 +39,8 @@ def start(
 
     With ``ports="auto"`` the folder is copied into the state directory and given free ports.
     Raises BadConfigurationError for bad YAML, MeshNotReadyError when the mesh does not come up (a
-    tied one is stopped then), OtherMeshError when one with other settings runs.
+    tied one is stopped then), OtherMeshError when one with other settings runs, PortsTakenError
+    when something else listens on its ports.
     """
     options = Options(
         config_dir=str(config_dir.resolve()),
@@ -69,6 +74,8 @@ def lay_out(options: Options, state_dir: Path) -> Plan:
     made = layout.make(
         mesh, options, config_dir=config_dir, state_dir=state_dir, ports=ports, envoy=envoy()
     )
+    if in_the_way := port_choice.taken(made.sockets):
+        raise PortsTakenError(f"another program listens on {', '.join(in_the_way)}")
     _write(made, topology.gateways(mesh, regions=options.regions))
     return made
 

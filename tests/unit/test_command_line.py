@@ -109,6 +109,13 @@ def test_wrong_usage_is_status_2_and_says_where_to_read(
     assert "--help" in said.err
 
 
+def test_no_command_is_answered_with_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == Exit.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("Examples:")
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_help_of_every_command_begins_with_examples(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -75,6 +75,9 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given:
+        build(None, None).print_help(sys.stderr)
+        return Exit.USAGE
     name = chosen(given)
     command = _load(name) if name else None
     flags = build(name, command).parse_args(given)

@@ -7,7 +7,10 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3))
+# The first that runs and is new enough: a name on PATH may be a shim that leads nowhere.
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	if $$python -c '$(SUITS)' 2>/dev/null; then command -v $$python; break; fi; done)
 
 # These packages are taken without what they ask for: the model packages hold weights and nothing
 # else is used of them, and nvidia-pytriton, which carries tritonserver, would bring a web framework.
@@ -61,8 +64,8 @@ clean: down ## remove .venv and everything the local mesh keeps here
 export BENCH
 
 $(STAMP):
-	@if [ -z "$(PYTHON)" ] || ! $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; then \
-		echo "Python 3.11, 3.12 or 3.13 is needed; found: $$($(PYTHON) --version 2>&1 || echo none)."; \
+	@if [ -z "$(PYTHON)" ] || ! $(PYTHON) -c '$(SUITS)' 2>/dev/null; then \
+		echo "Python 3.11, 3.12 or 3.13 is needed and $(or $(PYTHON),python3) is none."; \
 		echo "Name one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; fi
 	@if [ "$$(uname -sm)" != "Linux x86_64" ]; then \
 		echo "The Triton and Envoy packages are for Linux on x86_64; this is $$(uname -sm)."; exit 1; fi

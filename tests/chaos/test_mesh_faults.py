@@ -35,6 +35,16 @@ async def warmed(traffic: Traffic, count: int = 60) -> None:
     await eventually(lambda: len(traffic.answers) >= count, what=f"{count} answers")
 
 
+def why(mesh: LocalMesh, traffic: Traffic) -> str:
+    """What there is to say about failed requests."""
+    lines = [f"{a.status} after {a.took_s:.3f} s {a.error} {a.headers}" for a in traffic.failed[:3]]
+    for cluster in ("m-echo-1-http", "m-frail-1-http", "m-weighted-1-http"):
+        found = stats(mesh, "gw-eu", f"cluster.{cluster}.")
+        lines.append(str({k: v for k, v in found.items() if v and ("retry" in k or "eject" in k)}))
+        lines.append(str(echo_mesh.hosts(mesh, "gw-eu", cluster)))
+    return "\n".join(lines)
+
+
 async def test_traffic_and_balance_live_on_without_the_control_server(mesh: LocalMesh) -> None:
     async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
         await warmed(traffic)
@@ -49,7 +59,7 @@ async def test_traffic_and_balance_live_on_without_the_control_server(mesh: Loca
         await asyncio.to_thread(mesh.resume, "xds")
         await asyncio.to_thread(mesh.wait_ready)
         await eventually(lambda: echo_mesh.in_effect(mesh), what="every proxy in effect")
-    assert not traffic.failed, traffic.statuses
+    assert not traffic.failed, why(mesh, traffic)
 
 
 async def test_a_killed_sidecar_fails_no_request_and_comes_back(mesh: LocalMesh) -> None:
@@ -69,7 +79,7 @@ async def test_a_killed_sidecar_fails_no_request_and_comes_back(mesh: LocalMesh)
         await eventually(
             lambda: served_by(traffic.since(back), "eu-1"), within_s=40, what="the node's return"
         )
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
 
 
 async def test_a_killed_triton_fails_no_request_and_comes_back(mesh: LocalMesh) -> None:
@@ -91,7 +101,7 @@ async def test_a_killed_triton_fails_no_request_and_comes_back(mesh: LocalMesh) 
             within_s=60,
             what="the node's return",
         )
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
 
 
 async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -> None:
@@ -104,7 +114,7 @@ async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -
         await eventually(
             lambda: served_by(traffic.since(killed + 1.0), "eu-1"), within_s=40, what="repair"
         )
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
 
 
 async def test_a_full_node_refuses_and_is_not_ejected(mesh: LocalMesh) -> None:
@@ -133,7 +143,7 @@ async def test_a_region_without_nodes_is_served_by_the_other(mesh: LocalMesh) ->
         share = traffic.since(dead + GONE_WITHIN_S).share(by_node)
         await asyncio.to_thread(mesh.resume, "gpu/eu-1")
         await asyncio.to_thread(mesh.resume, "gpu/eu-2")
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
     assert set(share) == {"us-1", "us-2"}
 
 
@@ -143,7 +153,7 @@ async def test_a_drained_sidecar_loses_nothing(mesh: LocalMesh) -> None:
         await asyncio.to_thread(mesh.stop_program, "gpu/eu-2")
         await warmed(traffic, len(traffic.answers) + 60)
         await asyncio.to_thread(mesh.resume, "gpu/eu-2")
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
 
 
 @pytest.mark.parametrize("model", ["echo", "weighted"])
@@ -175,7 +185,7 @@ async def test_a_node_made_busy_from_outside_gets_less(mesh: LocalMesh, model: s
             within_s=30.0,
             what="the old share after the pressure ended",
         )
-    assert not traffic.failed, traffic.failed[:3]
+    assert not traffic.failed, why(mesh, traffic)
 
 
 def _recent(traffic: Traffic) -> dict[str, float]:

@@ -129,8 +129,8 @@ async def test_a_removed_version_is_unloaded_before_the_removal_is_acknowledged(
     await world.ready(passing)
     world.want_no_more(passing)
     await until(lambda: "passing@1" in world.control.removed, world.log)
-    status, answer = await world.infer(passing)
-    assert (status, answer["code"]) == (404, "model_not_found")
+    async with world.http.get(world.url(passing, "ready")) as response:
+        assert (response.status, (await response.json())["code"]) == (404, "model_not_found")
     await until(lambda: not world.stubs(passing), world.log)
 
 

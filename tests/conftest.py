@@ -1,8 +1,12 @@
-"""What every test can use: ``--golden=update`` and the fixture ``golden``."""
+"""What every test can use: ``--golden=update``, the fixture ``golden``, patience of hypothesis."""
 
 import pytest
 
 from tests.fakes.golden_files import Golden
+
+# How long one example takes says more about the machine than about the code.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

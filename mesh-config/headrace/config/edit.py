@@ -32,11 +32,13 @@ class Document(msgspec.Struct, frozen=True):
     before: str
     content: str
     after: str
+    end: str
+    """``...``, where a document ends with it."""
 
     @property
     def text(self) -> str:
         """All parts."""
-        return self.separator + self.before + self.content + self.after
+        return self.separator + self.before + self.content + self.after + self.end
 
 
 def upsert(files: Mapping[str, str], text: str) -> dict[str, str]:
@@ -58,6 +60,7 @@ def upsert(files: Mapping[str, str], text: str) -> dict[str, str]:
                 separator="",
                 content=_ended(document.content),
                 after=_ended(document.after),
+                end="",
             )
             current[_new_name(current, document)] = [fresh]
         else:
@@ -95,10 +98,11 @@ def _document(chunk: Chunk) -> Document:
     start = 0
     while start < len(lines) and (lines[start].startswith("%") or _is_bare_separator(lines[start])):
         start += 1
-    first, last = start, len(lines)
+    end = len(lines) - (is_marker(lines[-1], "...") if lines else 0)
+    first, last = start, end
     while first < last and _is_comment(lines[first]):
         first += 1
-    while last > first and (_is_comment(lines[last - 1]) or is_marker(lines[last - 1], "...")):
+    while last > first and _is_comment(lines[last - 1]):
         last -= 1
     kind, name = _identity(chunk.text)
     return Document(
@@ -107,7 +111,8 @@ def _document(chunk: Chunk) -> Document:
         separator="".join(lines[:start]),
         before="".join(lines[start:first]),
         content="".join(lines[first:last]),
-        after="".join(lines[last:]),
+        after="".join(lines[last:end]),
+        end="".join(lines[end:]),
     )
 
 

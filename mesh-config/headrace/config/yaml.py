@@ -188,8 +188,11 @@ def _syntax(file: str, chunk: Chunk, error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     message = " ".join(str(error.problem or error.context or "invalid").split())
-    lines = chunk.text.splitlines()
-    if line < len(lines) and lines[line][column : column + 1] == "\t":
+    lines = chunk.text.split("\n")
+    if line >= len(lines):
+        # libyaml ends a last line that has no line break, and then counts it.
+        line, column = len(lines) - 1, len(lines[-1])
+    if lines[line][column : column + 1] == "\t":
         message = "a tab cannot indent; use spaces"
     # Brackets are looked ahead for, so libyaml's own bound may be met before that of _screen.
     code = "HR0611" if message == "exceeded maximum nesting depth" else "HR0601"

@@ -1,5 +1,6 @@
 """What every test can use: ``--golden=update``, the fixture ``golden``, patience of hypothesis."""
 
+import hypothesis
 import pytest
 
 from tests.fakes.golden_files import Golden

@@ -1,6 +1,7 @@
 """What callers notice when parts of a real mesh die: nothing."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -117,6 +118,31 @@ async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -
     assert not traffic.failed, why(mesh, traffic)
 
 
+async def test_a_frozen_shadow_changes_nothing_for_callers(mesh: LocalMesh) -> None:
+    """Copies to a version that answers nothing pile up behind their own breaker."""
+    frozen = [
+        pid
+        for node in mesh.plan.nodes
+        for pid in mesh.pids(f"triton/{node.place.name}")
+        if "frail.2" in _command(pid)
+    ]
+    assert frozen
+    copies = "cluster.s-frail-2-http.upstream_rq_total"
+    before = stats(mesh, "gw-eu", copies)[copies]
+    async with steady(url(mesh), lambda n: infer("frail", f"{n}"), rps=RPS) as traffic:
+        await warmed(traffic)
+        _signal(frozen, signal.SIGSTOP)
+        stopped = time.monotonic()
+        await warmed(traffic, len(traffic.answers) + 150)
+        thawed = time.monotonic()
+        _signal(frozen, signal.SIGCONT)
+    assert not traffic.failed, why(mesh, traffic)
+    assert stats(mesh, "gw-eu", copies)[copies] > before
+    during = Traffic([answer for answer in traffic.since(stopped).answers if answer.at_s < thawed])
+    assert {answer.version for answer in during.answers} == {"1"}
+    assert max(answer.took_s for answer in during.answers) < thawed - stopped
+
+
 async def test_a_full_node_refuses_and_is_not_ejected(mesh: LocalMesh) -> None:
     traffic = await send_all(url(mesh), [infer("narrow") for _ in range(120)], concurrency=60)
     refused = [answer for answer in traffic.answers if answer.status == 503]
@@ -193,8 +219,13 @@ def _recent(traffic: Traffic) -> dict[str, float]:
 
 
 def _kill(pids: list[int]) -> None:
+    _signal(pids, signal.SIGKILL)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _command(pid: int) -> str:

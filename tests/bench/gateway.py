@@ -11,7 +11,7 @@ Figures:
     added_p50_ms: median latency by HTTP through the mesh less that of Triton's own HTTP, asked by
         the same client; bodies of 1 KB, one caller, so that nothing waits for anything else.
     small_p95_beside_10mb: p95 of bodies of 1 KB by HTTP through the mesh while four callers send
-        bodies of 10 MB, of the same alone.
+        bodies of 10 MB, of the same alone; ``_triton`` is the same of Triton's own HTTP.
 """
 
 import tempfile
@@ -82,7 +82,12 @@ def run(*, quick: bool, say: Say) -> tuple[Mapping[str, float], Sequence[Row]]:
             (folder / "t").mkdir()
             with direct.triton(repository, TRITON_MODEL, folder / "t") as triton:
                 rows = _roads(_all_roads(mesh, triton), effort, say)
-            beside = _beside(mesh, effort, say)
+                gateway = mesh.gateway("eu")
+                say(f"bodies of 1 KB beside {LARGE_CALLERS} callers with bodies of 10 MB")
+                beside = [
+                    *_beside("mesh http", (gateway.address, gateway.port), MODEL, effort),
+                    *_beside("triton http", ("127.0.0.1", triton.http_port), triton.model, effort),
+                ]
         large = [large_mesh.compiled(effort.models, say=say)]
         if not quick:
             large += large_mesh.run(effort.models, folder, seconds=2 * effort.seconds, say=say)
@@ -175,17 +180,17 @@ def _profile(road: Road, effort: Effort) -> list[Row]:
     ]
 
 
-def _beside(mesh: LocalMesh, effort: Effort, say: Say) -> list[Row]:
-    say(f"bodies of 1 KB beside {LARGE_CALLERS} callers with bodies of 10 MB")
-    gateway = mesh.gateway("eu")
-    address = (gateway.address, gateway.port)
-    small = _by_http(address, MODEL)
+def _beside(road: str, address: tuple[str, int], model: str, effort: Effort) -> list[Row]:
+    small = _by_http(address, model)
     turns: dict[str, list[Row]] = {"alone": [], "beside 10 MB": []}
     for _ in range(effort.repeats):
         turns["alone"].append(_small(small, effort))
-        with flowing(address, MODEL, size=SIZES["10 MB"], connections=LARGE_CALLERS):
+        with flowing(address, model, size=SIZES["10 MB"], connections=LARGE_CALLERS):
             turns["beside 10 MB"].append(_small(small, effort))
-    return [{"small_bodies": name, **_medians(measured)} for name, measured in turns.items()]
+    return [
+        {"small_bodies": road, "load": name, **_medians(measured)}
+        for name, measured in turns.items()
+    ]
 
 
 def _small(loop: Loop, effort: Effort) -> Row:
@@ -211,7 +216,7 @@ def _figures(
     def per_cpu(road: str) -> float:
         return value(road, CALLERS[-1], "requests_per_cpu_s")
 
-    alone, loaded = (float(row["p95_ms"]) for row in beside)
+    alone, loaded, triton_alone, triton_loaded = (float(row["p95_ms"]) for row in beside)
     found = {
         "rps_ratio_direct": per_cpu("mesh http") / per_cpu("triton grpc"),
         "rps_ratio_direct_grpc": per_cpu("mesh grpc") / per_cpu("triton grpc"),
@@ -219,6 +224,7 @@ def _figures(
         "added_p50_ms": value("mesh http", 1, "p50_ms") - value("triton http", 1, "p50_ms"),
         "added_p50_ms_grpc": value("mesh grpc", 1, "p50_ms") - value("triton grpc", 1, "p50_ms"),
         "small_p95_beside_10mb": loaded / alone,
+        "small_p95_beside_10mb_triton": triton_loaded / triton_alone,
         **_large_figures(large, small_mesh_mb=small_mesh_mb),
     }
     return {name: round(number, 3) for name, number in found.items()}

@@ -69,10 +69,11 @@ class Check:
             return None
         return kind
 
-    def _value(self, node: yaml.Node, expected: inspect.Type, path: str) -> Any:
+    def _value(self, node: yaml.Node, expected: inspect.Type, path: str, *, hint: str = "") -> Any:
         match expected:
             case inspect.Metadata():
-                value = self._value(node, expected.type, path)
+                hint = (expected.extra or {}).get("hint", "")
+                value = self._value(node, expected.type, path, hint=hint)
                 return value if value is _MISSING else self._form(node, expected, value, path)
             case inspect.UnionType():
                 return self._union(node, expected, path)
@@ -82,7 +83,7 @@ class Check:
                 return self._list(node, expected, path)
             case inspect.DictType():
                 return self._dict(node, expected, path)
-        return self._scalar(node, expected, path)
+        return self._scalar(node, expected, path, hint)
 
     def _union(self, node: yaml.Node, expected: inspect.UnionType, path: str) -> Any:
         """Only ``X | None`` occurs in the language."""
@@ -149,7 +150,7 @@ class Check:
             plain[name] = self._value(value, expected.value_type, below(path, name))
         return plain
 
-    def _scalar(self, node: yaml.Node, expected: inspect.Type, path: str) -> Any:
+    def _scalar(self, node: yaml.Node, expected: inspect.Type, path: str, hint: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
             return self._bad(node, "HR0604", path, f"expected a single value, got {_what(node)}")
         value = scalar(node)
@@ -157,7 +158,7 @@ class Check:
             case inspect.LiteralType():
                 return self._literal(node, expected, value, path)
             case inspect.StrType():
-                return self._str(node, expected, value, path)
+                return self._str(node, expected, value, path, hint)
             case inspect.BoolType() | inspect.IntType() | inspect.FloatType():
                 return self._number(node, expected, value, path)
         raise AssertionError(f"{path}: the language has no type {expected}")
@@ -174,16 +175,19 @@ class Check:
         message = f'"{shown(node.value)}" is not allowed{self._near(node.value, options)}'
         return self._bad(node, "HR0606", path, message)
 
-    def _str(self, node: yaml.ScalarNode, expected: inspect.StrType, value: Any, path: str) -> Any:
+    def _str(
+        self, node: yaml.ScalarNode, expected: inspect.StrType, value: Any, path: str, hint: str
+    ) -> Any:
         if not isinstance(value, str):
-            hint = "; quote it if it is meant as text" if node.value else ""
-            return self._bad(node, "HR0604", path, f"expected text, got {_what(node)}{hint}")
+            remedy = hint or ("quote it if it is meant as text" if node.value else "")
+            message = f"expected text, got {_what(node)}" + (f"; {remedy}" if remedy else "")
+            return self._bad(node, "HR0604", path, message)
         if expected.max_length is not None and len(value) > expected.max_length:
             return self._bad(node, "HR0605", path, f"longer than {expected.max_length} characters")
         # Not re.search, which lets a line break stand behind what "$" matches.
         if expected.pattern and not re.fullmatch(expected.pattern, value):
-            message = f'"{shown(value)}" does not match {expected.pattern}'
-            return self._bad(node, "HR0606", path, message)
+            remedy = hint or f"it must match {expected.pattern}"
+            return self._bad(node, "HR0606", path, f'"{shown(value)}" is not allowed; {remedy}')
         return value
 
     def _number(self, node: yaml.ScalarNode, expected: Any, value: Any, path: str) -> Any:

@@ -19,6 +19,7 @@ Name = Annotated[
     Meta(
         pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
         description="Lower-case letters, digits and inner hyphens, at most 63 (an RFC 1123 label).",
+        extra={"hint": "use lower-case letters, digits and inner hyphens, at most 63"},
     ),
 ]
 Wait = Annotated[
@@ -26,7 +27,7 @@ Wait = Annotated[
     Meta(
         pattern=DURATION_PATTERN,
         description="Such as 250ms; 0ms is none.",
-        extra={"form": "duration"},
+        extra={"form": "duration", "hint": "write it like 2ms, 250ms or 1.5s"},
     ),
 ]
 Duration = Annotated[
@@ -34,12 +35,16 @@ Duration = Annotated[
     Meta(
         pattern=DURATION_PATTERN,
         description="Such as 250ms, 30s or 1m30s.",
-        extra={"form": "some-time"},
+        extra={"form": "some-time", "hint": "write it like 250ms, 30s or 1m30s"},
     ),
 ]
 Size = Annotated[
     str,
-    Meta(pattern=BYTES_PATTERN, description="Such as 512MiB or 16GiB.", extra={"form": "size"}),
+    Meta(
+        pattern=BYTES_PATTERN,
+        description="Such as 512MiB or 16GiB.",
+        extra={"form": "size", "hint": "write it like 512MiB or 16GiB"},
+    ),
 ]
 Address = Annotated[
     str, Meta(max_length=45, description="An IP address.", extra={"form": "address"})
@@ -49,10 +54,16 @@ Host = Annotated[
     Meta(
         pattern=r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$",
         description="A host without its port; *.example.com is every host below example.com.",
+        extra={"hint": "write it like example.com or *.example.com, without scheme and port"},
     ),
 ]
 Header = Annotated[
-    str, Meta(pattern=r"^[a-z0-9-]{1,128}$", description="Name of a header, in lower case.")
+    str,
+    Meta(
+        pattern=r"^[a-z0-9-]{1,128}$",
+        description="Name of a header, in lower case.",
+        extra={"hint": "write it in lower case, like x-user"},
+    ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
@@ -320,7 +331,13 @@ class RouteSpec(Struct, frozen=True):
 class ApiKey(Struct, frozen=True):
     """A key by its SHA-256, so that the configuration holds no secret."""
 
-    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[
+        str,
+        Meta(
+            pattern=r"^[0-9a-f]{64}$",
+            extra={"hint": "write 64 lower-case hex digits, as printf KEY | sha256sum gives"},
+        ),
+    ]
 
 
 class TenantSpec(Struct, frozen=True):

@@ -29,6 +29,7 @@ INPUTS = [
     for path in sorted((HERE / "in").glob("*.yaml"))
     if usable(analyze(load([(path.name, path.read_text())])))
 ]
+EMPTY = HERE / "in" / "empty.yaml"
 SUFFIXES = {
     resources.CLUSTER: "clusters",
     resources.ENDPOINTS: "endpoints",
@@ -48,25 +49,32 @@ def gateways(mesh: ir.Mesh) -> list[tuple[ir.Gateway, ir.Region]]:
 
 def endpoints(mesh: ir.Mesh, region: ir.Region) -> dict[str, Resource]:
     """Endpoints of the static nodes, as the gateways of a region see them."""
-    order = (region.name, *region.failover)
+    every_pool = tuple(pool.name for pool in mesh.pools)
     made: dict[str, Resource] = {}
     for protocol in PROTOCOLS:
-        members = [
-            Member(
-                node=node.name,
-                address=node.address,
-                port=node.http_port if protocol == "http" else node.grpc_port,
-                region=pool.region,
-                zone=pool.zone,
-                priority=order.index(pool.region),
-            )
-            for pool in mesh.pools
-            for node in pool.nodes
-        ]
-        clusters = [names.cluster(each.model, each.version, protocol) for each in mesh.versions]
-        for cluster in (names.node_cluster(protocol), *clusters):
+        held = {names.node_cluster(protocol): every_pool}
+        held |= {names.cluster(v.model, v.version, protocol): v.pools for v in mesh.versions}
+        for cluster, pools in held.items():
+            members = [m for name in pools for m in _members(mesh, region, name, protocol)]
             made[cluster] = load_assignment(cluster, members)
     return made
+
+
+def _members(mesh: ir.Mesh, region: ir.Region, pool_name: str, protocol: str) -> list[Member]:
+    order = (region.name, *region.failover)
+    reached = [pool for pool in mesh.pools if pool.name == pool_name and pool.region in order]
+    return [
+        Member(
+            node=node.name,
+            address=node.address,
+            port=node.http_port if protocol == "http" else node.grpc_port,
+            region=pool.region,
+            zone=pool.zone,
+            priority=order.index(pool.region),
+        )
+        for pool in reached
+        for node in pool.nodes
+    ]
 
 
 class _Dumper(yaml.SafeDumper):
@@ -81,8 +89,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def as_yaml(values: list[Any]) -> str:
-    return yaml.dump_all(values, Dumper=_Dumper, sort_keys=True, width=100, explicit_start=True)
+def as_yaml(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=True, width=100, explicit_start=True)
 
 
 def started(gateway: ir.Gateway, region: ir.Region) -> dict[str, Any]:
@@ -99,22 +107,34 @@ def translated(path: Path) -> dict[str, dict[str, Resource]]:
     return {**made, resources.ENDPOINTS: endpoints(mesh, region)}
 
 
+def written(path: Path, type_url: str) -> str:
+    """Resources in full, except those that a mesh without a model has too, byte by byte: of every
+    input, its file shows what its features add.
+    """
+    schema, plain = envoy_schema.read(envoy()), translated(EMPTY)[type_url]
+    parts = [
+        f"--- # {name}: as in {EMPTY.name}\n"
+        if path != EMPTY and plain.get(name) == each
+        else as_yaml(schema.to_json(type_url, each.body))
+        for name, each in sorted(translated(path)[type_url].items())
+    ]
+    return "".join(parts)
+
+
 @pytest.mark.parametrize("type_url", SUFFIXES, ids=SUFFIXES.get)
 def test_configuration_becomes_these_resources(type_url: str, golden: Golden) -> None:
-    schema, suffix = envoy_schema.read(envoy()), SUFFIXES[type_url]
-    texts = {}
-    for path in INPUTS:
-        made = sorted(translated(path)[type_url].items())
-        values = [schema.to_json(type_url, each.body) for _, each in made]
-        texts[f"{path.stem}.{suffix}.yaml"] = as_yaml(values)
+    suffix = SUFFIXES[type_url]
+    texts = {f"{path.stem}.{suffix}.yaml": written(path, type_url) for path in INPUTS}
     golden.check(HERE / "out", f"*.{suffix}.yaml", texts)
 
 
 def test_a_gateway_is_started_with_this(golden: Golden) -> None:
-    texts = {
-        f"{path.stem}.bootstrap.yaml": as_yaml([started(*gateways(mesh_of(path))[0])])
-        for path in INPUTS
-    }
+    plain = as_yaml(started(*gateways(mesh_of(EMPTY))[0]))
+    texts = {}
+    for path in INPUTS:
+        text = as_yaml(started(*gateways(mesh_of(path))[0]))
+        is_plain = path != EMPTY and text == plain
+        texts[f"{path.stem}.bootstrap.yaml"] = f"--- # as in {EMPTY.name}\n" if is_plain else text
     golden.check(HERE / "out", "*.bootstrap.yaml", texts)
 
 

@@ -1,6 +1,6 @@
 """Forms of text that a pattern cannot tell: each a function to what is wrong, None when nothing.
 
-A type of ``schema`` names its form as ``Meta(extra={"form": name})``.
+A type of ``values`` names its form as ``Meta(extra={"form": name})``.
 """
 
 import ipaddress

@@ -168,6 +168,7 @@ def test_a_hint_names_what_is_near_or_what_there_is() -> None:
     assert near("zzz", ["b", "a"]) == "; expected one of: a, b"
     assert near("zzz", [f"x{n}" for n in range(21)]) == ""
     assert near("m" * 100_000, ["m"]) == "; expected one of: m"
+    assert near("modle-517", [f"model-{n}" for n in range(1_000)]) == '; did you mean "model-517"?'
 
 
 def test_an_object_defined_in_two_files_names_the_first() -> None:

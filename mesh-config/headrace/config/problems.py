@@ -6,7 +6,8 @@ HR02 values that contradict each other, HR03 advice, HR05 security, HR06 the loa
 
 import difflib
 import enum
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -204,13 +205,18 @@ keeps its meaning for ever. This page is generated from `headrace/config/problem
 def near(word: str, options: Iterable[str]) -> str:
     """``; did you mean "x"?``, or what there is to choose from, or nothing."""
     known = sorted(options)
-    alike = [option for option in known if abs(len(option) - len(word)) <= _LENGTH_DIFFERENCE]
     if len(word) <= _COMPARED:
-        for option in difflib.get_close_matches(word, alike[:_OPTIONS], n=1, cutoff=0.6):
+        for option in difflib.get_close_matches(word, _alike(word, known), n=1, cutoff=0.6):
             return f'; did you mean "{option}"?'
     if known and len(known) <= _LISTED:
         return f"; expected one of: {', '.join(known)}"
     return ""
+
+
+def _alike(word: str, options: Sequence[str]) -> list[str]:
+    """Options that share most letters with a word, as many as may be compared closely."""
+    letters = set(word)
+    return heapq.nlargest(_OPTIONS, options, key=lambda each: -len(letters ^ set(each)))
 
 
 def shown(text: str) -> str:
@@ -225,5 +231,4 @@ _SHOWN = 60
 _LISTED = 20
 _COMPARED = 64
 """A longer word is no slip of the pen; comparing takes time that grows with its square."""
-_LENGTH_DIFFERENCE = 6
-_OPTIONS = 1_000
+_OPTIONS = 100

@@ -4,6 +4,7 @@ import asyncio
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -33,7 +34,7 @@ DOCUMENTS = [
 MEMORY_GIB = 12.0
 
 
-def image(path: Path) -> numpy.ndarray:
+def image(path: Path) -> "numpy.ndarray[Any, Any]":
     return numpy.array([[path.read_bytes()]], dtype=numpy.object_)
 
 

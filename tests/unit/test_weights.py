@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.limits import WEIGHT_LEVELS
-from headrace.policy.weights import HYSTERESIS_LEVELS, weigh
+from headrace.policy.weights import HYSTERESIS_LEVELS, IDLE, weigh
 
 nodes = st.sampled_from([f"n{number}" for number in range(8)])
 utilizations = st.dictionaries(nodes, st.none() | st.floats(-1, 3), min_size=1)
@@ -30,12 +30,17 @@ def test_a_busier_node_never_weighs_more(one: float, other: float) -> None:
 def test_noise_within_the_hysteresis_moves_nothing(utilization: float, noise: float) -> None:
     settled = weigh({"n": utilization}, {})
     # Rounding leaves up to half a level between headroom and weight.
-    slack = (HYSTERESIS_LEVELS - 0.5) / WEIGHT_LEVELS
+    slack = (HYSTERESIS_LEVELS - 0.5) / WEIGHT_LEVELS * (1 - IDLE)
     assert weigh({"n": utilization + noise * slack * 0.99}, settled) == settled
 
 
 def test_idle_nodes_weigh_the_same_whatever_their_few_percent() -> None:
-    assert len(set(weigh({"a": 0.01, "b": 0.03}, {}).values())) == 1
+    assert len(set(weigh({"a": 0.01, "b": 0.09}, {}).values())) == 1
+
+
+def test_a_node_that_only_answers_health_questions_keeps_its_weight() -> None:
+    before = {"n": WEIGHT_LEVELS}
+    assert weigh({"n": IDLE}, before) == weigh({"n": 0.0}, before) == before
 
 
 def test_a_node_without_a_fresh_report_takes_the_median_of_the_others() -> None:

@@ -11,6 +11,9 @@ from typing import Final
 
 from headrace.limits import WEIGHT_LEVELS
 
+IDLE: Final = 0.1
+"""Utilisation up to here counts as none: health questions alone make a quiet node look that busy,
+and following them would push new weights all day for no traffic at all."""
 HYSTERESIS_LEVELS: Final = 0.75
 """How far headroom must leave the step it is on before the weight follows."""
 
@@ -27,7 +30,8 @@ def weigh(utilization: Mapping[str, float | None], previous: Mapping[str, int]) 
 
 
 def _step(utilization: float, previous: int | None) -> int:
-    headroom = (1.0 - min(max(utilization, 0.0), 1.0)) * WEIGHT_LEVELS
+    busy = min(max(utilization - IDLE, 0.0) / (1.0 - IDLE), 1.0)
+    headroom = (1.0 - busy) * WEIGHT_LEVELS
     if previous is not None and abs(headroom - previous) <= HYSTERESIS_LEVELS:
         return previous
     return min(max(round(headroom), 1), WEIGHT_LEVELS)

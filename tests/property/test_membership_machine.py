@@ -6,7 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headrace import limits
 from headrace.policy.holding import HoldState, NodeState
-from headrace.policy.membership import Membership, Wanted
+from headrace.policy.membership import Membership
+from headrace.policy.nodes import Wanted
 from headrace.policy.record import NodeInfo
 
 NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
@@ -29,7 +30,7 @@ class Fleet(RuleBasedStateMachine):
         self.place()
 
     def place(self) -> None:
-        wanted = {name: Wanted(frozenset({"a"}), self.fingerprint) for name in self.wanted}
+        wanted = {name: Wanted(frozenset({"a"}), self.fingerprint, lambda _: "v") for name in self.wanted}
         self.membership.place(wanted, (), now_s=self.now_s)
 
     @rule(name=NODES, claims=st.booleans())

@@ -1,5 +1,6 @@
 """The ADS client engine of the sidecars, without a network."""
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
@@ -112,6 +113,42 @@ def test_a_newer_version_replaces_the_one_in_work(engine: AdsClientEngine) -> No
     assert (engine.take(), engine.ready) == ((), {})
     engine.ack(newer.nonce)
     assert (engine.take(), engine.ready) == (answer("2"), {"m@1": "v2"})
+
+
+def test_the_version_that_serves_is_claimed_while_a_newer_one_is_in_work(
+    engine: AdsClientEngine,
+) -> None:
+    engine.ack(one(engine.receive(given("m@1", "v1", "1"))).nonce)
+    newer = one(engine.receive(given("m@1", "v2", "2")))
+    assert claimed_on_reconnect(engine) == {"m@1": "v1"}
+    assert engine.receive(given("m@1", "v2", "3")) == (), "it goes on with what it works on"
+    engine.ack(newer.nonce)
+    assert claimed_on_reconnect(engine) == {"m@1": "v2"}
+
+
+def test_the_version_that_serves_is_claimed_after_a_newer_one_was_refused(
+    engine: AdsClientEngine,
+) -> None:
+    engine.ack(one(engine.receive(given("m@1", "v1", "1"))).nonce)
+    engine.nack(one(engine.receive(given("m@1", "v2", "2"))).nonce, "no")
+    assert claimed_on_reconnect(engine) == {"m@1": "v1"}
+    assert engine.receive(given("m@1", "v2", "3")) == ()
+    assert engine.take() == answer("3", "no"), "still refused, without another try"
+    assert engine.receive(given("m@1", "v1", "4")) == ()
+    assert engine.take() == answer("4"), "the edit was taken back"
+
+
+def test_what_is_being_removed_is_claimed_no_more(engine: AdsClientEngine) -> None:
+    engine.ack(one(engine.receive(given("m@1", "v1", "1"))).nonce)
+    engine.receive(taken("m@1", "2"))
+    assert claimed_on_reconnect(engine) == {}
+
+
+def claimed_on_reconnect(engine: AdsClientEngine) -> Mapping[str, str]:
+    engine.disconnect()
+    engine.connect()
+    (first,) = engine.take()
+    return first.initial_versions
 
 
 def test_a_removal_is_acknowledged_when_it_is_done(engine: AdsClientEngine) -> None:

@@ -302,6 +302,45 @@ def test_a_gateway_that_is_away_is_waited_for_but_not_for_ever() -> None:
     assert "vision@2" not in offered(world, "n1")
 
 
+def moved(*, told: tuple[str, ...] = ("eu", "us")) -> tuple[World, str]:
+    """A version that only the other pool is to hold; gateways that connected, and its cluster."""
+    world, cluster = World(), names.cluster("vision", 1, "http")
+    world.configure(vision())
+    world.join("n1", VISION)
+    for number, gateway in enumerate(told):
+        group = f"gateway/{gateway}"
+        world.fleet.connected(number, group, group, "", at_s=1)
+        world.fleet.claimed(group, ENDPOINTS, versions(world, gateway))
+    world.configure(vision(pools=("pool-us",)), now_s=10)
+    return world, cluster
+
+
+def versions(world: World, gateway: str) -> dict[str, str]:
+    published = world.published.resources[f"gateway/{gateway}", ENDPOINTS]
+    return {name: item.version for name, item in published.items()}
+
+
+def test_nodes_of_a_pool_that_is_taken_out_unload_after_gateways_took_the_endpoints() -> None:
+    world, cluster = moved()
+    assert world.published.endpoints("eu", cluster) == {}
+    world.turn(11)
+    assert VISION in offered(world, "n1")
+    for name in (cluster, names.cluster("vision", 1, "grpc")):
+        assert VISION in offered(world, "n1")
+        version = versions(world, "eu")[name]
+        world.fleet.acked("gateway/eu", ENDPOINTS, name, version, at_s=12)
+        world.turn(12)
+    assert VISION not in offered(world, "n1")
+
+
+def test_nodes_of_a_pool_that_is_taken_out_do_not_wait_for_an_absent_gateway_for_ever() -> None:
+    world, _ = moved(told=("us",))
+    world.turn(11)
+    assert VISION in offered(world, "n1")
+    world.turn(10 + limits.RETIRE_S)
+    assert VISION not in offered(world, "n1")
+
+
 def test_a_version_that_comes_back_stops_retiring() -> None:
     world = retiring(gateways=("eu",))
     world.configure(vision(), vision(2), now_s=12)

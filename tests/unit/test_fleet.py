@@ -98,3 +98,23 @@ def test_pending_names_are_limited_and_counted() -> None:
     made = fleet(**{f"c{number}": "1" for number in range(PENDING_SHOWN + 5)})
     status = made.status(made.proxies[ENVOY], CLUSTER)
     assert (len(status.pending), status.published, status.acknowledged) == (PENDING_SHOWN, 25, 0)
+
+
+def test_gateways_agree_once_each_has_what_is_published_or_nothing() -> None:
+    made = fleet()
+    made.published(ENVOY, ENDPOINTS, clusters(a="1"))
+    assert not made.gateways_agree(ENDPOINTS, ["a"]), "it has not said what it has"
+    made.claimed(ENVOY, ENDPOINTS, {})
+    assert made.gateways_agree(ENDPOINTS, ["a"]), "it has none"
+    ack(made, ENDPOINTS, a="1")
+    made.published(ENVOY, ENDPOINTS, clusters(a="2"))
+    assert not made.gateways_agree(ENDPOINTS, ["a"])
+    ack(made, ENDPOINTS, a="2")
+    assert made.gateways_agree(ENDPOINTS, ["a"])
+
+
+def test_routes_that_are_held_back_are_kept_for_the_proxy() -> None:
+    made = fleet()
+    made.held_back(ENVOY, {"r": frozenset({"b"})})
+    made.held_back("gateway/gone", {"r": frozenset({"b"})})
+    assert made.proxies[ENVOY].held_back == {"r": frozenset({"b"})}

@@ -4,7 +4,8 @@ import pytest
 
 from headrace import limits
 from headrace.policy.holding import HoldState, NodeState
-from headrace.policy.membership import Membership, Wanted, backoff_s
+from headrace.policy.membership import Membership, backoff_s
+from headrace.policy.nodes import Wanted
 from headrace.policy.record import NodeInfo, Record
 
 VISION = "vision@1"
@@ -24,9 +25,14 @@ def info(name: str, pool: str = "a") -> NodeInfo:
 
 
 def wanted(
-    *names: str, fingerprint: str = "f", pools: tuple[str, ...] = ("a",)
+    *names: str, fingerprint: str = "v", pools: tuple[str, ...] = ("a",)
 ) -> dict[str, Wanted]:
-    return {name: Wanted(frozenset(pools), fingerprint) for name in names or (VISION,)}
+    """Versions whose content hash is ``fingerprint`` and, from the second on, the attempt."""
+
+    def version_at(attempt: int) -> str:
+        return f"{fingerprint}{attempt or ''}"
+
+    return {name: Wanted(frozenset(pools), fingerprint, version_at) for name in names or (VISION,)}
 
 
 def fresh(record: Record | None = None, **options: float) -> Membership:
@@ -129,6 +135,21 @@ def test_what_a_returning_node_claims_it_holds() -> None:
     assert holders(membership) == ["n1"]
 
 
+def test_a_returning_node_serves_the_older_content_it_claims_and_is_offered_the_newer() -> None:
+    membership = join(fresh(), "n1")
+    membership.place(wanted(fingerprint="edited"), (), now_s=3)
+    membership.nack("n1", VISION, "no such artifact", now_s=4)
+    membership.disconnect(1, "n1", now_s=5)
+    membership.connect(2, info("n1"), now_s=6)
+    membership.claim("n1", {VISION: "v"}, now_s=6)
+    assert (states(membership), holders(membership)) == ([HoldState.OFFERED], ["n1"])
+    assert membership.offers("n1") == {VISION: 0}
+    membership.nack("n1", VISION, "no such artifact", now_s=7)
+    assert (states(membership), holders(membership)) == ([HoldState.FAILED], ["n1"])
+    membership.ack("n1", VISION, "edited", now_s=8)
+    assert (states(membership), holders(membership)) == ([HoldState.READY], ["n1"])
+
+
 def test_a_leaving_node_drains_and_is_gone_when_its_stream_ends() -> None:
     membership = join(fresh(), "n1")
     membership.leave("n1", now_s=3)
@@ -181,6 +202,51 @@ def test_nodes_hold_only_what_is_placed_in_their_pool() -> None:
     assert membership.offers("n1") == {}
 
 
+def moved_to_another_pool() -> Membership:
+    membership = join(fresh(), "n1")
+    membership.place(wanted(pools=("b",)), (), now_s=10)
+    return membership
+
+
+def test_a_node_whose_pool_is_taken_out_is_no_endpoint_and_unloads_when_gateways_know() -> None:
+    membership = moved_to_another_pool()
+    assert holders(membership) == []
+    assert membership.offers("n1") == {VISION: 0}
+    assert membership.retiring() == {VISION}
+    assert not membership.advance(now_s=11)
+    membership.release(VISION, now_s=12)
+    assert membership.offers("n1") == {}
+    assert (states(membership), membership.retiring()) == ([HoldState.WITHDRAWN], frozenset())
+
+
+def test_a_node_whose_pool_is_taken_out_unloads_after_retire_s_without_gateways() -> None:
+    membership = moved_to_another_pool()
+    assert membership.advance(now_s=10 + limits.RETIRE_S)
+    assert membership.offers("n1") == {}
+
+
+def test_a_pool_that_is_put_back_before_its_nodes_unloaded_serves_at_once() -> None:
+    membership = moved_to_another_pool()
+    membership.place(wanted(), (), now_s=11)
+    assert (states(membership), holders(membership)) == ([HoldState.READY], ["n1"])
+    assert not membership.advance(now_s=10 + limits.RETIRE_S)
+
+
+def test_a_node_of_a_pool_that_is_taken_out_before_it_was_ready_stops_loading_at_once() -> None:
+    membership = join(fresh(), "n1", ready=False)
+    membership.place(wanted(pools=("b",)), (), now_s=10)
+    assert states(membership) == [HoldState.WITHDRAWN]
+
+
+def test_a_restart_does_not_forget_what_is_still_to_be_let_go() -> None:
+    after = Membership(moved_to_another_pool().record(), now_s=0)
+    after.place(wanted(pools=("b",)), (), now_s=0)
+    assert (after.retiring(), holders(after)) == ({VISION}, [])
+    after.connect(9, info("n1"), now_s=1)
+    after.claim("n1", {VISION: "v"}, now_s=1)
+    assert after.offers("n1") == {VISION: 0}
+
+
 def test_static_nodes_hold_everything_at_once_and_never_register() -> None:
     membership = fresh()
     membership.place(wanted(), (info("s1"),), now_s=1)
@@ -206,6 +272,21 @@ def test_after_a_start_endpoints_stay_unanswered_until_the_recorded_nodes_return
     assert restarted().settle([VISION], now_s=1) == {VISION}
     assert restarted(back=("n1",)).settle([VISION], now_s=1) == {VISION}
     assert restarted(back=("n1", "n2")).settle([VISION], now_s=1) == frozenset()
+
+
+def test_an_edit_while_the_server_was_down_is_offered_from_the_first_attempt() -> None:
+    before = join(fresh(), "n1")
+    before.place(wanted(fingerprint="refused"), (), now_s=3)
+    before.nack("n1", VISION, "no", now_s=3)
+    before.advance(now_s=100)
+    after = Membership(before.record(), now_s=0)
+    after.place(wanted(fingerprint="edited"), (), now_s=0)
+    assert (states(after), holders(after)) == ([HoldState.OFFERED], ["n1"])
+    assert after.offers("n1") == {VISION: 0}
+    after.connect(9, info("n1"), now_s=1)
+    after.claim("n1", {VISION: "v"}, now_s=1)
+    assert holders(after) == ["n1"]
+    assert after.settle([VISION], now_s=1) == frozenset()
 
 
 def test_after_the_grace_recorded_nodes_count_as_suspect_and_stay_endpoints() -> None:
@@ -240,7 +321,7 @@ def test_attempts_survive_a_restart_so_that_what_is_held_is_not_offered_anew() -
     before = join(fresh(), "n1", ready=False)
     before.nack("n1", VISION, "no", now_s=2)
     before.advance(now_s=100)
-    before.ack("n1", VISION, "v", now_s=101)
+    before.ack("n1", VISION, "v1", now_s=101)
     assert fresh(before.record()).offers("n1") == {VISION: 1}
 
 

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from headrace import ir, limits, names
 from headrace.policy.holding import NodeState
-from headrace.policy.membership import Membership, Wanted
+from headrace.policy.membership import Membership
+from headrace.policy.nodes import Wanted
 from headrace.policy.record import NodeInfo, Record
 from headrace.signals import NodeLoad
 from headrace_xds.eds import PROTOCOLS, EndpointSets
@@ -163,34 +164,33 @@ class Control:
 
     def _place(self, now_s: float) -> None:
         assert self.compiled is not None
-        wanted = {
-            served.assignment.name: Wanted(frozenset(served.pools), offer(served, 0).version)
-            for served in self._versions()
-        }
+        wanted = {served.assignment.name: _wanted(served) for served in self._versions()}
         self.membership.place(wanted, _static_nodes(self.compiled.mesh), now_s=now_s)
         self._membership_changed = True
         self._endpoints_due = True
 
     def _retire(self, now_s: float) -> None:
-        """Let nodes drop a version once no gateway can route to it."""
-        assert self.compiled is not None
-        groups = {names.gateway_node_id(g.name) for g in _gateways(self.compiled.mesh)}
-        present = {proxy.group for proxy in self.fleet.proxies.values()}
+        """Let nodes drop a version once no gateway can send requests for it to them."""
         done = [
             name
             for name, retiring in self._retiring.items()
-            if retiring.until_s <= now_s
-            or (groups <= present and not self._is_routed(retiring.served))
+            if retiring.until_s <= now_s or self._is_in_effect(CLUSTER, _clusters(name))
         ]
         for name in done:
             del self._retiring[name]
         if done:
             self._place(now_s)
+        for name in self.membership.retiring():
+            if self._is_in_effect(ENDPOINTS, _endpoint_sets(name)):
+                self.membership.release(name, now_s=now_s)
+                self._membership_changed = True
 
-    def _is_routed(self, served: ir.ServedVersion) -> bool:
-        clusters = [names.cluster(served.model, served.version, p) for p in PROTOCOLS]
-        clusters += [names.shadow_cluster(served.model, served.version, p) for p in PROTOCOLS]
-        return any(True for name in clusters for _ in self.fleet.holders(CLUSTER, name))
+    def _is_in_effect(self, type_url: str, resources: list[str]) -> bool:
+        """Whether every gateway is here and has what is published under these names, or nothing."""
+        assert self.compiled is not None
+        groups = {names.gateway_node_id(g.name) for g in _gateways(self.compiled.mesh)}
+        present = {proxy.group for proxy in self.fleet.proxies.values()}
+        return groups <= present and self.fleet.gateways_agree(type_url, resources)
 
     def _unsettled(self, now_s: float) -> frozenset[str]:
         wanted = self.membership.wanted
@@ -243,6 +243,25 @@ class Control:
 
 def _gateways(mesh: ir.Mesh) -> list[ir.Gateway]:
     return [gateway for region in mesh.regions for gateway in region.gateways]
+
+
+def _wanted(served: ir.ServedVersion) -> Wanted:
+    return Wanted(
+        pools=frozenset(served.pools),
+        fingerprint=offer(served, 0).version,
+        version_at=lambda attempt: offer(served, attempt).version,
+    )
+
+
+def _endpoint_sets(assignment: str) -> list[str]:
+    model, version = names.parse_assignment(assignment)
+    return [names.cluster(model, version, protocol) for protocol in PROTOCOLS]
+
+
+def _clusters(assignment: str) -> list[str]:
+    model, version = names.parse_assignment(assignment)
+    shadows = [names.shadow_cluster(model, version, protocol) for protocol in PROTOCOLS]
+    return [*_endpoint_sets(assignment), *shadows]
 
 
 def _static_nodes(mesh: ir.Mesh) -> list[NodeInfo]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace import ir, limits, names
-from headrace.policy.membership import Holder, Membership
+from headrace.policy.membership import Membership
+from headrace.policy.nodes import Holder
 from headrace.policy.record import NodeInfo
 from headrace.policy.weights import weigh
 from headrace_xds.loads import LoadTable

@@ -65,6 +65,8 @@ class Proxy:
     build: str
     streams: dict[int, float] = field(default_factory=dict)
     types: dict[str, _Type] = field(default_factory=dict)
+    held_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Routes that are not sent because the proxy lacks clusters that they name."""
 
     def of_type(self, type_url: str) -> _Type:
         """Bookkeeping of one type."""
@@ -140,6 +142,11 @@ class Fleet:
             rejection = Rejection(wanted.get(name, ""), message, at_s)
             proxy.of_type(type_url).rejected[name] = rejection
 
+    def held_back(self, node: str, missing: Mapping[str, frozenset[str]]) -> None:
+        """Note which routes wait for which clusters."""
+        if (proxy := self.proxies.get(node)) is not None:
+            proxy.held_back = missing
+
     def types(self, group: str) -> tuple[str, ...]:
         """Types that are published to a group."""
         return tuple(self._published.get(group, {}))
@@ -181,12 +188,21 @@ class Fleet:
             for type_url in proxy.types:
                 yield from self.status(proxy, type_url).rejected.values()
 
-    def holders(self, type_url: str, name: str) -> Iterator[Proxy]:
-        """Connected proxies that acknowledged a resource and still have it."""
+    def gateways_agree(self, type_url: str, resources: Iterable[str]) -> bool:
+        """Whether no connected gateway has another version than is published to it.
+
+        A gateway that has not said yet what it has of the type may have any.
+        """
+        wanted_names = tuple(resources)
         for proxy in self.proxies.values():
-            kind = proxy.types.get(type_url)
-            if kind is not None and name in kind.acked:
-                yield proxy
+            if not proxy.id.startswith(names.gateway_node_id("")):
+                continue
+            if (kind := proxy.types.get(type_url)) is None:
+                return False
+            wanted = self._wanted(proxy.group, type_url)
+            if any(kind.acked.get(name) not in (None, wanted.get(name)) for name in wanted_names):
+                return False
+        return True
 
     def _wanted(self, group: str, type_url: str) -> Mapping[str, str]:
         return self._published.get(group, {}).get(type_url, {})

@@ -108,6 +108,8 @@ class Statuses:
             name = names.assignment(model.metadata.name, version.version)
             serving = 0
             for node, holding in holdings_of(self._control, name):
+                if holding.retires_at_s is not None:
+                    continue
                 total += 1
                 ready += holding.state is HoldState.READY
                 serving += holding.serves

@@ -8,7 +8,7 @@ import msgspec
 from headrace import names
 from headrace.config.problems import CODES, Problem, render
 from headrace.config.schema import Object
-from headrace.policy.membership import Holding, Node
+from headrace.policy.nodes import Holding, Node
 from headrace.signals import NodeLoad
 from headrace_xds.control import Control
 from headrace_xds.eds import Endpoint
@@ -147,8 +147,8 @@ def _holding_view(name: str, holding: Holding, *, now_s: float) -> Json:
     return {
         "model": model,
         "version": version,
-        "state": holding.state.value,
-        "serves": holding.serves,
+        "state": "retiring" if holding.retires_at_s is not None else holding.state.value,
+        "serves": holding.is_endpoint,
         "stateAgeSeconds": _age(holding.since_s, now_s),
         "attempt": holding.attempt,
         "message": holding.message,
@@ -180,6 +180,10 @@ def _proxy_view(control: Control, proxy: Proxy, *, now_s: float) -> Json:
         "types": [
             _type_view(type_url, status, connected=bool(proxy.streams), now_s=now_s)
             for type_url, status in statuses.items()
+        ],
+        "heldBack": [
+            {"name": name, "missingClusters": sorted(missing)}
+            for name, missing in sorted(proxy.held_back.items())
         ],
     }
 

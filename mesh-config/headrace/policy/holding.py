@@ -78,6 +78,8 @@ class HoldEvent(enum.Enum):
     """The node gave up on the last attempt."""
     CLAIM = "claim"
     """The node came back and says that it holds it, ready."""
+    CLAIM_OLDER = "claim_older"
+    """The node came back and serves older content than it was told to hold."""
     MISSING = "missing"
     """The node came back without it."""
     RETRY = "retry"
@@ -104,6 +106,7 @@ HOLD_NEXT: Final = {
     (_O, HoldEvent.NACK): _F,
     (_O, HoldEvent.NACK_LAST): _X,
     (_O, HoldEvent.CLAIM): _R,
+    (_O, HoldEvent.CLAIM_OLDER): _O,
     (_O, HoldEvent.MISSING): _O,
     (_O, HoldEvent.EDIT): _O,
     (_O, HoldEvent.WITHDRAW): _W,
@@ -112,6 +115,7 @@ HOLD_NEXT: Final = {
     (_R, HoldEvent.NACK): _F,
     (_R, HoldEvent.NACK_LAST): _X,
     (_R, HoldEvent.CLAIM): _R,
+    (_R, HoldEvent.CLAIM_OLDER): _O,
     (_R, HoldEvent.MISSING): _O,
     (_R, HoldEvent.EDIT): _O,
     (_R, HoldEvent.WITHDRAW): _W,
@@ -121,7 +125,8 @@ HOLD_NEXT: Final = {
     (_F, HoldEvent.NACK): _F,
     (_F, HoldEvent.NACK_LAST): _X,
     (_F, HoldEvent.CLAIM): _R,
-    # A new stream is sent everything it does not claim, so the node is trying again.
+    # A new stream is sent everything it does not claim, so the node is asked again.
+    (_F, HoldEvent.CLAIM_OLDER): _O,
     (_F, HoldEvent.MISSING): _O,
     (_F, HoldEvent.EDIT): _O,
     (_F, HoldEvent.WITHDRAW): _W,
@@ -130,6 +135,7 @@ HOLD_NEXT: Final = {
     (_X, HoldEvent.NACK): _X,
     (_X, HoldEvent.NACK_LAST): _X,
     (_X, HoldEvent.CLAIM): _R,
+    (_X, HoldEvent.CLAIM_OLDER): _O,
     (_X, HoldEvent.MISSING): _O,
     (_X, HoldEvent.EDIT): _O,
     (_X, HoldEvent.WITHDRAW): _W,
@@ -141,6 +147,7 @@ HOLD_NEXT: Final = {
     (_W, HoldEvent.NACK): _W,
     (_W, HoldEvent.NACK_LAST): _W,
     (_W, HoldEvent.CLAIM): _W,
+    (_W, HoldEvent.CLAIM_OLDER): _W,
     (_W, HoldEvent.EDIT): _W,
     (_W, HoldEvent.WITHDRAW): _W,
 }

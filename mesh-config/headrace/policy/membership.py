@@ -8,98 +8,12 @@ nodes that the ledger names for it are back or RETURN_GRACE_S have passed, so th
 server never empties an endpoint set.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
 
 from headrace import limits
-from headrace.policy.holding import (
-    GONE,
-    HOLD_NEXT,
-    NODE_NEXT,
-    HoldEvent,
-    HoldState,
-    NodeEvent,
-    NodeState,
-)
+from headrace.policy.holding import GONE, HoldEvent, HoldState, NodeEvent, NodeState
+from headrace.policy.nodes import SERVING, Holder, Holding, Node, Wanted
 from headrace.policy.record import HeldRecord, NodeInfo, NodeRecord, Record
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A model version, the pools whose nodes must hold it, and what an edit would change."""
-
-    pools: frozenset[str]
-    fingerprint: str
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A node that serves a model version."""
-
-    info: NodeInfo
-    draining: bool
-
-
-_ENDS_SERVING: Final = frozenset({HoldEvent.MISSING, HoldEvent.REMOVED, HoldEvent.WITHDRAW})
-
-
-@dataclass
-class Holding:
-    """A model version on a node: ``version`` is the content hash it acknowledged last.
-
-    ``serves`` makes the node an endpoint. A refused edit does not end it: nodes put back what
-    they had, and one bad edit must not take every endpoint away.
-    """
-
-    state: HoldState = HoldState.OFFERED
-    serves: bool = False
-    version: str = ""
-    attempt: int = 0
-    message: str = ""
-    retry_at_s: float = 0.0
-    since_s: float = 0.0
-
-    def apply(self, event: HoldEvent, *, now_s: float) -> None:
-        """Step the state machine; ``since_s`` is when the state last changed."""
-        after = HOLD_NEXT[self.state, event]
-        if after is not self.state:
-            self.since_s = now_s
-        self.state = after
-        if after is HoldState.READY:
-            self.serves = True
-        elif event in _ENDS_SERVING:
-            self.serves = False
-
-
-@dataclass
-class Node:
-    """A GPU node, its control streams, and what it was told to hold."""
-
-    info: NodeInfo
-    state: NodeState
-    since_s: float
-    streams: set[int] = field(default_factory=set)
-    holdings: dict[str, Holding] = field(default_factory=dict)
-
-    def apply(self, event: NodeEvent, *, now_s: float) -> None:
-        """Step the state machine; ``since_s`` is when the state last changed."""
-        after = NODE_NEXT[self.state, event]
-        if after is not self.state:
-            self.since_s = now_s
-        self.state = after
-
-
-SERVING: Final = frozenset(
-    {
-        NodeState.RECORDED,
-        NodeState.CONNECTED,
-        NodeState.SUSPECT,
-        NodeState.DRAINING,
-        NodeState.STATIC,
-    }
-)
-"""States in which a node is an endpoint of what it holds."""
 
 
 class Membership:
@@ -160,13 +74,15 @@ class Membership:
         return True
 
     def claim(self, name: str, held: Mapping[str, str], *, now_s: float) -> None:
-        """Take in what a node says it holds, ready, at the start of a stream."""
+        """Take in what a node says it serves at the start of a stream, by content hash."""
         if (node := self._registered(name)) is None:
             return
         for assignment, holding in list(node.holdings.items()):
             if assignment in held:
                 holding.version = held[assignment]
-                holding.apply(HoldEvent.CLAIM, now_s=now_s)
+                current = self._is_current(assignment, holding)
+                event = HoldEvent.CLAIM if current else HoldEvent.CLAIM_OLDER
+                holding.apply(event, now_s=now_s)
             else:
                 holding.apply(HoldEvent.MISSING, now_s=now_s)
                 self._drop_gone(node, assignment)
@@ -219,7 +135,7 @@ class Membership:
         )
         self._place_static({info.name: info for info in static}, now_s=now_s)
         for node in self.nodes.values():
-            for name in edited & node.holdings.keys():
+            for name in (edited | self._edited_while_down(node)) & node.holdings.keys():
                 holding = node.holdings[name]
                 holding.apply(HoldEvent.EDIT, now_s=now_s)
                 holding.attempt, holding.message = 0, ""
@@ -234,7 +150,17 @@ class Membership:
                     holding.apply(HoldEvent.RETRY, now_s=now_s)
                     holding.attempt += 1
                     changed = True
+        for _, holding in self._retiring():
+            if not holding.serves or now_s >= (holding.retires_at_s or 0.0):
+                holding.apply(HoldEvent.WITHDRAW, now_s=now_s)
+                changed = True
         return changed
+
+    def release(self, assignment: str, *, now_s: float) -> None:
+        """Take in that no gateway sends requests to the nodes that are to let go of a version."""
+        for name, holding in self._retiring():
+            if name == assignment:
+                holding.apply(HoldEvent.WITHDRAW, now_s=now_s)
 
     # --- decisions ------------------------------------------------------------------------------
 
@@ -249,6 +175,10 @@ class Membership:
             if holding.state is not HoldState.WITHDRAWN
         }
 
+    def retiring(self) -> frozenset[str]:
+        """Versions that nodes let go of once ``release`` says that no gateway uses them there."""
+        return frozenset(name for name, _ in self._retiring())
+
     def holders(self) -> dict[str, list[Holder]]:
         """The endpoints of every model version that has one, each list by node name."""
         found: dict[str, list[Holder]] = {}
@@ -257,7 +187,7 @@ class Membership:
                 continue
             holder = Holder(node.info, draining=node.state is NodeState.DRAINING)
             for name, holding in node.holdings.items():
-                if holding.serves:
+                if holding.is_endpoint:
                     found.setdefault(name, []).append(holder)
         return found
 
@@ -307,6 +237,28 @@ class Membership:
 
     # --- inside ---------------------------------------------------------------------------------
 
+    def _is_current(self, assignment: str, holding: Holding) -> bool:
+        want = self.wanted.get(assignment)
+        return want is not None and holding.version == want.version_at(holding.attempt)
+
+    def _edited_while_down(self, node: Node) -> frozenset[str]:
+        """What a node is recorded with at a content that is not, or no longer, wanted."""
+        if node.state is not NodeState.RECORDED:
+            return frozenset()
+        return frozenset(
+            name
+            for name, holding in node.holdings.items()
+            if name in self.wanted
+            and holding.state is HoldState.READY
+            and not self._is_current(name, holding)
+        )
+
+    def _retiring(self) -> Iterator[tuple[str, Holding]]:
+        for node in self.nodes.values():
+            for name, holding in node.holdings.items():
+                if holding.retires_at_s is not None:
+                    yield name, holding
+
     def _is_open(self, assignment: str, held: Mapping[str, list[Holder]]) -> bool:
         if self._lost_record:
             return assignment not in held
@@ -342,12 +294,17 @@ class Membership:
                 node.holdings[name] = Holding(state, serves=ready, since_s=now_s)
             elif holding.state is HoldState.WITHDRAWN:
                 holding.apply(HoldEvent.OFFER, now_s=now_s)
+            else:
+                holding.retires_at_s = None
         for name, holding in list(node.holdings.items()):
             placed = self.wanted.get(name)
             if placed is not None and node.info.pool in placed.pools:
                 continue
             if node.state is NodeState.STATIC:
                 del node.holdings[name]
+            elif placed is not None and holding.serves:
+                # Gateways have clusters for it still: they must hear of it before the node does.
+                holding.retires_at_s = holding.retires_at_s or now_s + limits.RETIRE_S
             elif holding.state is not HoldState.WITHDRAWN:
                 holding.apply(HoldEvent.WITHDRAW, now_s=now_s)
 

@@ -1,9 +1,10 @@
 """A delta-ADS client without I/O: responses in, tasks for the owner and requests out.
 
-A resource is *ready* once the owner acknowledged it. Ready resources are claimed as
-``initial_resource_versions`` on every new stream, so the server sends nothing twice. What the
-owner still works on, or refused, is subscribed to by name on a new stream: the server must answer
-names, so a removal that happened in between arrives too.
+A resource is *ready* at the version that the owner acknowledged last, also while the owner works
+on a newer one and after it refused that: owners go on with what they have. Ready versions are
+claimed as ``initial_resource_versions`` on every new stream, so the server sends nothing twice
+and knows what still serves. What the owner works on, or refused, is subscribed to by name as well:
+the server must answer names, so a removal that happened in between arrives too.
 """
 
 from collections import deque
@@ -60,7 +61,7 @@ class AdsClientEngine:
 
     @property
     def ready(self) -> Mapping[str, str]:
-        """Versions of the resources that are ready, by name."""
+        """Versions that were acknowledged last and not let go since, by name."""
         return dict(self._ready)
 
     def connect(self) -> None:
@@ -145,14 +146,16 @@ class AdsClientEngine:
             order.wire_nonce = wire_nonce
             return ()
         if order is None and self._ready.get(name) == version:
+            # A newer version that was refused is no longer wanted.
+            self._refused.pop(name, None)
             self._answer(wire_nonce, error=None)
             return ()
         refused_version, refused_why = self._refused.get(name, ("", ""))
         if order is None and refused_version == version:
             self._answer(wire_nonce, error=refused_why)
             return ()
-        known = order is not None or name in self._ready
-        if not known and len(self._orders) + len(self._ready) >= limits.ASSIGNMENTS_PER_NODE:
+        known = self._orders.keys() | self._ready.keys()
+        if name not in known and len(known) >= limits.ASSIGNMENTS_PER_NODE:
             self._answer(wire_nonce, error="this node holds as many assignments as it may")
             return ()
         decoded = typedstruct.decode(resource)
@@ -173,8 +176,8 @@ class AdsClientEngine:
         replaced = self._orders.pop(name, None)
         if replaced is not None:
             del self._names_by_nonce[replaced.nonce]
-        # Neither is true any more while the owner works on something else under this name.
-        self._ready.pop(name, None)
+        if not version:
+            self._ready.pop(name, None)
         self._refused.pop(name, None)
         order = _Order(f"{self._streams}/{wire_nonce}", name, version, wire_nonce)
         self._orders[name] = order

@@ -22,6 +22,7 @@ class Recorder:
     acks: list[tuple[str, str, str]] = field(default_factory=list)
     nacks: list[tuple[str, tuple[str, ...], str]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    waiting: list[Mapping[str, frozenset[str]]] = field(default_factory=list)
 
     def connected(self, stream_id: int, node: NodeInfo) -> None:
         self.nodes.append(node)
@@ -41,6 +42,9 @@ class Recorder:
 
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         self.left.append(type_url)
+
+    def held_back(self, node: NodeInfo, missing: Mapping[str, frozenset[str]]) -> None:
+        self.waiting.append(missing)
 
     def holds(self, *resources: Resource) -> bool:
         """Whether every one of these versions was acknowledged."""

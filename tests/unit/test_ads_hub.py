@@ -7,7 +7,8 @@ from headrace import limits
 from headrace_xds.hub import Connection
 from headrace_xds.inner_name import read
 from headrace_xds.messages import NodeInfo, Rejection, Request, Response
-from headrace_xds.translate.resources import ENDPOINTS, Resource
+from headrace_xds.server import close_pause_s
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, ROUTES, Resource
 from headrace_xds.wire import Encoder, decode_request
 from tests.fakes.ads_model import plain
 from tests.fakes.ads_recorder import RecordedHub
@@ -56,6 +57,34 @@ def test_every_stream_of_a_node_gets_what_its_group_gets() -> None:
     assert world.seen.streams == 3
     streams[0].close()
     assert (world.seen.streams, len(world.hub.connections)) == (2, 2)
+
+
+def test_routes_that_are_held_back_are_reported_at_every_change() -> None:
+    world = RecordedHub()
+    world.publish("n", CLUSTER, cluster("a"))
+    world.publish("n", ROUTES, routes("r", "b"))
+    connection = world.hub.open(lambda: None)
+    assert isinstance(connection, Connection)
+    node = NodeInfo("n")
+    assert connection.receive(Request(type_url=CLUSTER, node=node)) is None
+    connection.take()
+    assert connection.receive(Request(type_url=CLUSTER, nonce="1")) is None
+    assert connection.receive(Request(type_url=ROUTES, subscribe=("r",))) is None
+    connection.take()
+    connection.take()
+    assert world.seen.waiting == [{"r": frozenset({"b"})}]
+    world.publish("n", CLUSTER, cluster("a"), cluster("b"))
+    connection.take()
+    assert connection.receive(Request(type_url=CLUSTER, nonce="2")) is None
+    connection.take()
+    assert world.seen.waiting == [{"r": frozenset({"b"})}, {}]
+
+
+@pytest.mark.parametrize("streams", [0, 1, 100, limits.STREAMS])
+def test_close_spread_s_bounds_the_time_in_which_streams_are_ended(streams: int) -> None:
+    spread_s = close_pause_s(streams) * streams
+    assert spread_s <= limits.CLOSE_SPREAD_S + 1e-9
+    assert (spread_s == pytest.approx(limits.CLOSE_SPREAD_S)) is (streams == limits.STREAMS)
 
 
 def test_only_streams_of_a_changed_group_are_woken() -> None:

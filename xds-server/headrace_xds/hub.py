@@ -47,6 +47,9 @@ class Observer(Protocol):
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         """A client unsubscribed from ``*``: a GPU node that drains."""
 
+    def held_back(self, node: NodeInfo, missing: Mapping[str, frozenset[str]]) -> None:
+        """Routes wait for clusters that the client lacks; all that wait now, at every change."""
+
 
 class Connection:
     """One stream of the hub, for the adapter that reads and writes it."""
@@ -57,6 +60,7 @@ class Connection:
         self.wake = wake
         self.group = ""
         self._hub = hub
+        self._held_back: Mapping[str, frozenset[str]] = {}
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -74,6 +78,10 @@ class Connection:
     def take(self) -> list[bytes]:
         """Encoded responses to write now, in order."""
         responses = self.stream.take(self._hub.now())
+        held_back = self.stream.held_back
+        if held_back != self._held_back:
+            self._held_back = held_back
+            self._hub.report_held_back(self.stream.node, held_back)
         return [self._hub.encoder.encode(response) for response in responses]
 
     def due_in_s(self) -> float | None:
@@ -189,6 +197,13 @@ class Hub:
                     self._observer.claimed(node, type_url, versions)
                 case Left(type_url):
                     self._observer.leaving(node, type_url)
+
+    def report_held_back(
+        self, node: NodeInfo | None, missing: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Tell the observer which routes of a client wait for clusters."""
+        if node is not None:
+            self._observer.held_back(node, missing)
 
     def _group(self, name: str) -> Group:
         return self._groups.setdefault(name, Group())

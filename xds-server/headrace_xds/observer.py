@@ -1,7 +1,8 @@
 """What happens on streams, told to membership and to the fleet's ledger."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from headrace.metrics import OTHER
 from headrace.names import ASSIGNMENT_TYPE_URL, gpu_node_id
@@ -11,6 +12,9 @@ from headrace_xds.counters import Counters
 from headrace_xds.fleet import Fleet
 from headrace_xds.messages import NodeInfo
 from headrace_xds.typepolicy import POLICIES
+
+NAMES_SHOWN: Final = 10
+"""Names listed in one log line."""
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +98,14 @@ class StreamObserver:
             log.info("%s %s %s", node.id, "holds" if version else "dropped", name)
             self._changed()
 
+    def held_back(self, node: NodeInfo, missing: Mapping[str, frozenset[str]]) -> None:
+        """Routes wait for clusters that a client lacks."""
+        self._fleet.held_back(node.id, missing)
+        for name, clusters in sorted(missing.items()):
+            log.warning("%s: routes %s are held back: it lacks %s", node.id, name, _some(clusters))
+        if not missing:
+            log.info("%s: no routes are held back any more", node.id)
+
     def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
         """A client refused what it was sent."""
         at_s = self._now()
@@ -104,6 +116,13 @@ class StreamObserver:
             for name in names:
                 self._membership.nack(gpu, name, message, now_s=at_s)
             self._changed()
+
+
+def _some(clusters: Iterable[str]) -> str:
+    """A few names, and how many more there are."""
+    ordered = sorted(clusters)
+    more = len(ordered) - NAMES_SHOWN
+    return ", ".join(ordered[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _counted(type_url: str) -> str:

@@ -25,8 +25,13 @@ class Ordering:
         self._subscriptions = subscriptions
         self._group = group
         self._waiting_since_s: dict[str, float] = {}
-        self.dangling: dict[str, frozenset[str]] = {}
-        """Routes held back because the client lacks clusters that they name (R15)."""
+        self._missing: dict[str, frozenset[str]] = {}
+
+    def held_back(self) -> dict[str, frozenset[str]]:
+        """Routes that wait for clusters the client lacks, as far as they are still due (R15)."""
+        routes = self._subscriptions.get(ROUTES)
+        due = routes.dirty if routes is not None else set()
+        return {name: missing for name, missing in self._missing.items() if name in due}
 
     def allow(self, type_url: str, now_s: float) -> Allow:
         """Which news of a type may be sent at this moment."""
@@ -113,9 +118,9 @@ class Ordering:
         for sent in clusters.outstanding.values():
             missing.difference_update(resource.name for resource in sent.batch.resources)
         if missing:
-            self.dangling[news.name] = frozenset(missing)
+            self._missing[news.name] = frozenset(missing)
         else:
-            self.dangling.pop(news.name, None)
+            self._missing.pop(news.name, None)
         return not missing
 
     def _allow_endpoints(self, news: News) -> bool:

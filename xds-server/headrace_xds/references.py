@@ -23,7 +23,11 @@ def endpoints_of(cluster: Resource) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def clusters_of(routes: Resource) -> frozenset[str]:
-    """Names of the clusters that a route configuration sends requests to."""
+    """Names of the clusters that a route configuration sends requests to.
+
+    A route that takes its cluster from a header names none and waits for none: where that cluster
+    is not there, the route's own answer says so.
+    """
     message = route_pb2.RouteConfiguration.FromString(routes.body)
     found: set[str] = set()
     for mirror in message.request_mirror_policies:

@@ -17,6 +17,7 @@ _LOG = logging.getLogger(__name__)
 _SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
 _METHOD = "DeltaAggregatedResources"
 _STOP_GRACE_S = 1.0
+_CLOSE_PAUSE_S = 0.005
 
 _OPTIONS = (
     # Envoys and sidecars ping every 10 s. The "recv" spelling of the first is silently ignored.
@@ -156,7 +157,7 @@ class AdsServer:
         """
         self._stopping = True
         streams = tuple(self._streams)
-        pause_s = min(0.005, limits.CLOSE_SPREAD_S / max(1, len(streams)))
+        pause_s = close_pause_s(len(streams))
         for stream in streams:
             stream.end()
             await asyncio.sleep(pause_s)
@@ -172,6 +173,11 @@ class AdsServer:
             await stream.serve(context)
         finally:
             self._streams.discard(stream)
+
+
+def close_pause_s(streams: int) -> float:
+    """Pause after each stream that is ended, so that all are within the spread."""
+    return min(_CLOSE_PAUSE_S, limits.CLOSE_SPREAD_S / max(1, streams))
 
 
 async def serve(hub: Hub, address: str) -> AdsServer:

@@ -36,9 +36,9 @@ class AdsStream:
         return f"AdsStream({node} sent={self._nonce} {' '.join(parts)})"
 
     @property
-    def dangling(self) -> Mapping[str, frozenset[str]]:
+    def held_back(self) -> Mapping[str, frozenset[str]]:
         """Route configurations held back, with the clusters that the client lacks (R15)."""
-        return self._ordering.dangling
+        return self._ordering.held_back()
 
     @property
     def asked(self) -> Mapping[str, frozenset[str]]:

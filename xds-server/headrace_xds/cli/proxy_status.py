@@ -19,6 +19,7 @@ EXAMPLES = """\
 """
 TYPES = ("CDS", "LDS", "EDS", "RDS", "ECDS", "ASSIGNMENTS")
 _POLL_S = 0.2
+_CLUSTERS_SHOWN = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +88,17 @@ def _types(row: Mapping[str, Any]) -> str:
 
 
 def _problem(row: Mapping[str, Any]) -> str:
-    return "; ".join(
+    refused = [
         f"{t['type']} NACK: {rejected['name']}: {rejected['message']}"
         for t in row["types"]
         for rejected in t["rejected"]
-    )
+    ]
+    waiting = [
+        f"RDS held back: {held['name']} names {len(held['missingClusters'])} clusters that are not "
+        f"there: {', '.join(held['missingClusters'][:_CLUSTERS_SHOWN])}"
+        for held in row["heldBack"]
+    ]
+    return "; ".join(refused + waiting)
 
 
 def _type_column(short: str) -> Column:

@@ -1,0 +1,100 @@
+"""Make before break with a real Envoy: no request fails while clusters come and go (R15)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headrace import limits
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, ROUTES
+from tests.fakes.ads_mesh import NODE, Mesh, one_cluster
+from tests.fakes.ads_recorder import until
+from tests.fakes.ads_resources import cluster, endpoints, routes
+
+pytestmark = [pytest.mark.e2e]
+
+
+@pytest.fixture
+async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
+    """Cluster ``a`` behind one listener, in effect."""
+    async with one_cluster(tmp_path) as mesh:
+        yield mesh
+
+
+async def test_r15_routes_to_a_missing_cluster_wait_until_envoy_has_it(mesh: Mesh) -> None:
+    mesh.publish(ROUTES, routes("table", "b"))
+    (connection,) = mesh.world.hub.connections
+    await until(lambda: connection.stream.held_back == {"table": frozenset({"b"})})
+    assert await mesh.envoy.get(mesh.port) == 200
+    mesh.publish(CLUSTER, cluster("a"), cluster("b"))
+    mesh.publish(ENDPOINTS, endpoints("a", mesh.upstream), endpoints("b", mesh.upstream))
+    await until(lambda: mesh.world.seen.holds(routes("table", "b")))
+    assert connection.stream.held_back == {}
+    assert await mesh.envoy.get(mesh.port) == 200
+
+
+async def test_ordering_renaming_a_cluster_under_load_fails_no_request(mesh: Mesh) -> None:
+    statuses: Counter[int] = Counter()
+    done = asyncio.Event()
+
+    async def load() -> None:
+        while not done.is_set():
+            statuses[await mesh.envoy.get(mesh.port)] += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(load())
+        for name in ("b", "c", "d", "a"):
+            mesh.publish(CLUSTER, cluster(name))
+            mesh.publish(ENDPOINTS, endpoints(name, mesh.upstream))
+            mesh.publish(ROUTES, routes("table", name))
+            await until(partial(mesh.world.seen.holds, routes("table", name)))
+            await mesh.hosts(name, 1)
+        await until(lambda: len(mesh.world.sent.removals(CLUSTER)) == 4)
+        done.set()
+    assert set(statuses) == {200}
+    order = [(ack[0], ack[1], bool(ack[2])) for ack in mesh.world.seen.acks]
+    assert order.index((ROUTES, "table", True)) < order.index((CLUSTER, "a", False))
+
+
+async def test_ordering_changed_clusters_get_their_endpoints_again_and_warm_at_once(
+    mesh: Mesh,
+) -> None:
+    names = [f"c{number}" for number in range(50)]
+    mesh.publish(ENDPOINTS, *(endpoints(name, mesh.upstream) for name in ("a", *names)))
+    mesh.publish(CLUSTER, cluster("a"), *map(cluster, names))
+    await until(lambda: mesh.world.seen.holds(cluster("c49")))
+    changed = [cluster(name, lb_policy="LEAST_REQUEST") for name in ("a", *names)]
+    mesh.publish(CLUSTER, *changed)
+    # Without the endpoints Envoy would keep them warming for 15 s.
+    await until(lambda: mesh.world.seen.holds(*changed), within_s=5)
+    assert await mesh.envoy.get(mesh.port) == 200
+
+
+async def test_ordering_a_cluster_that_warms_across_a_reconnect_is_answered(mesh: Mesh) -> None:
+    mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset({"w"}))
+    mesh.publish(ENDPOINTS, endpoints("a", mesh.upstream), endpoints("w", mesh.upstream))
+    mesh.publish(CLUSTER, cluster("a"), cluster("w"))
+    await until(lambda: mesh.world.sent.count(cluster("w")) == 1)
+    await until(lambda: (ENDPOINTS, "w") in _asked(mesh))
+    assert mesh.world.sent.count(endpoints("w", mesh.upstream)) == 0
+    await mesh.server.stop()
+    mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset())
+    await mesh.restart(mesh.world)
+    await mesh.hosts("w", 1)
+    assert await mesh.envoy.get(mesh.port) == 200
+
+
+def _asked(mesh: Mesh) -> set[tuple[str, str]]:
+    return {
+        (type_url, name)
+        for connection in mesh.world.hub.connections
+        for type_url, names in connection.stream.asked.items()
+        for name in names
+    }
+
+
+def test_the_gate_is_longer_than_a_proxy_waits_for_its_first_endpoints() -> None:
+    assert limits.GATE_S >= 15  # initial_fetch_timeout of the tests and gateways

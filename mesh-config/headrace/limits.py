@@ -25,6 +25,8 @@ CONFIG_SIZE_BYTES: Final = 2**50
 # Requests
 BODY_BYTES: Final = 10 * 2**20 + 64 * 2**10
 """Largest request body: 10 MB of payload and 64 KiB of envelope."""
+HEADERS_BYTES: Final = 64 * 2**10
+"""Headers of one request at a sidecar: a gateway's 60 KiB and what it adds."""
 JSON_DEPTH: Final = 64
 """Deepest nesting of a JSON body."""
 TENSORS: Final = 64
@@ -121,8 +123,6 @@ HEAP_BYTES: Final = 2 * 2**30
 """Envoy's heap, above which it stops accepting requests."""
 DOWNSTREAM_CONNECTIONS: Final = 50_000
 """Connections one gateway accepts."""
-SHADOW_REQUESTS: Final = 16
-"""Mirrored requests in flight per model version and gateway."""
 FRAGMENTS: Final = 100_000
 """Encoded parts of resources that a control server keeps."""
 UPLOAD_S: Final = 60.0

@@ -62,12 +62,14 @@ def _static_listener(
             table = published[resources.ROUTES][manager.rds.route_config_name]
             manager.route_config.ParseFromString(table.body)
             for http_filter in manager.http_filters:
-                if http_filter.HasField("config_discovery"):
-                    extension: Any = schema.decode(
-                        resources.EXTENSION,
-                        published[resources.EXTENSION][http_filter.name].body,
-                    )
-                    http_filter.typed_config.CopyFrom(extension.typed_config)
+                _fill_in(http_filter, published[resources.EXTENSION], schema)
             network_filter.typed_config.Pack(manager)
     typed: Message = message
     return typed
+
+
+def _fill_in(http_filter: Any, extensions: Mapping[str, Resource], schema: EnvoySchema) -> None:
+    """Put the configuration that a filter would have discovered into it."""
+    if http_filter.HasField("config_discovery"):
+        found: Any = schema.decode(resources.EXTENSION, extensions[http_filter.name].body)
+        http_filter.typed_config.CopyFrom(found.typed_config)

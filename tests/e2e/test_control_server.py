@@ -6,28 +6,30 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.fakes.control_world import MODEL, ROUTE, ControlWorld, until
 from tests.fakes.gpu_node import Load
 
-pytestmark = pytest.mark.e2e
-
-APPLIED = {"content-type": "application/yaml"}
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[ControlWorld]:
-    async with ControlWorld(tmp_path) as made:
+EDITED = MODEL.replace("executor: identity}", "executor: identity, threads: 2}", 1)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlWorld]:
+    """One control server, Envoy and pair of nodes for all tests of this file."""
+    async with ControlWorld(tmp_path_factory.mktemp("world")) as made:
+        await made.up()
         yield made
 
 
-async def up(world: ControlWorld, *nodes: str) -> None:
-    """Everything running, and the gateway answering."""
-    await world.start()
-    for name in nodes or ("n1", "n2"):
-        await world.add_node(name)
-    await world.start_envoy()
-    await world.serving()
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(shared: ControlWorld) -> ControlWorld:
+    """The shared world as it was at first, whatever tests before have done."""
+    await shared.renew()
+    return shared
 
 
 async def ready(world: ControlWorld, node: str, name: str = "echo@1") -> bool:
@@ -38,7 +40,8 @@ async def ready(world: ControlWorld, node: str, name: str = "echo@1") -> bool:
 async def test_a_yaml_edit_is_live_within_a_second_and_loses_no_request(
     world: ControlWorld,
 ) -> None:
-    await up(world)
+
+    before = await world.generation()
 
     async def on_version_2() -> bool:
         return await world.infer() == "2"
@@ -49,11 +52,12 @@ async def test_a_yaml_edit_is_live_within_a_second_and_loses_no_request(
     # A second is what it takes on an idle machine; the rest is for busy ones.
     assert took_s < 3
     generation = await world.admin("/v1/generation")
-    assert (generation["generation"], generation["accepted"]) == (2, True)
+    assert (generation["generation"], generation["accepted"]) == (before + 1, True)
 
 
 async def test_a_broken_edit_changes_nothing_but_the_list_of_problems(world: ControlWorld) -> None:
-    await up(world)
+
+    before = await world.generation()
 
     async def refused() -> bool:
         return not (await world.admin("/v1/problems"))["accepted"]
@@ -64,7 +68,7 @@ async def test_a_broken_edit_changes_nothing_but_the_list_of_problems(world: Con
     problems = (await world.admin("/v1/problems"))["items"]
     assert len(problems) >= 2, "all errors at once"
     assert any("did you mean" in problem["text"] for problem in problems)
-    assert (await world.admin("/v1/generation"))["generation"] == 1
+    assert await world.generation() == before
     route = await world.admin("/v1/objects/route/echo")
     assert route["status"]["conditions"][0]["status"] == "False"
     assert await world.infer() == "1"
@@ -79,7 +83,6 @@ async def test_a_broken_edit_changes_nothing_but_the_list_of_problems(world: Con
 async def test_a_restart_empties_no_endpoint_set_and_sends_nothing_twice(
     world: ControlWorld,
 ) -> None:
-    await up(world)
     hosts = await world.hosts()
     assert len(hosts) == 2
     async with world.under_load():
@@ -114,7 +117,6 @@ async def test_a_restart_empties_no_endpoint_set_and_sends_nothing_twice(
 
 
 async def test_load_moves_weights_and_their_loss_gives_the_median(world: ControlWorld) -> None:
-    await up(world)
     busy, idle = world.nodes.values()
     busy.set_load("echo", 1, Load(utilization=0.9))
     idle.set_load("echo", 1, Load(utilization=0.1))
@@ -134,7 +136,6 @@ async def test_load_moves_weights_and_their_loss_gives_the_median(world: Control
 
 
 async def test_cut_control_streams_remove_nothing(world: ControlWorld) -> None:
-    await up(world)
     async with world.under_load():
         for node in world.nodes.values():
             await node.disconnect()
@@ -151,8 +152,11 @@ async def test_cut_control_streams_remove_nothing(world: ControlWorld) -> None:
 async def test_a_node_that_refuses_a_version_is_no_endpoint_and_says_why(
     world: ControlWorld,
 ) -> None:
-    await up(world, "n1")
-    node = await world.add_node("n2", refusals={"echo@1": "not enough memory"})
+    node = world.nodes["n2"]
+    await node.disconnect()
+    node.held.clear()
+    node.refusals["echo@1"] = "not enough memory"
+    node.connect()
 
     async def failed() -> bool:
         return bool((await world.held("n2")).get("echo@1", {}).get("state") == "failed")
@@ -172,23 +176,20 @@ async def test_a_node_that_refuses_a_version_is_no_endpoint_and_says_why(
 
 
 async def test_an_edit_that_every_node_refuses_takes_no_endpoint_away(world: ControlWorld) -> None:
-    await up(world)
     for node in world.nodes.values():
         node.refusals["echo@1"] = "no such artifact"
-    edited = MODEL.replace("executor: identity}", "executor: identity, threads: 2}", 1)
 
     async def failed() -> bool:
         held = [(await world.held(name))["echo@1"] for name in world.nodes]
         return all(item["state"] == "failed" and item["serves"] for item in held)
 
     async with world.under_load():
-        world.write("model.yaml", edited)
+        world.write("model.yaml", EDITED)
         await until(failed)
         assert len(await world.hosts()) == 2
 
 
 async def test_a_leaving_node_drains_without_a_lost_request(world: ControlWorld) -> None:
-    await up(world)
     async with world.under_load():
         world.nodes["n2"].leave()
 
@@ -205,7 +206,6 @@ async def test_a_leaving_node_drains_without_a_lost_request(world: ControlWorld)
 
 
 async def test_a_dropped_version_leaves_the_nodes_after_the_gateway(world: ControlWorld) -> None:
-    await up(world)
     async with world.under_load():
         world.write("model.yaml", MODEL.replace("  - {version: 2, executor: identity}\n", ""))
 
@@ -217,86 +217,76 @@ async def test_a_dropped_version_leaves_the_nodes_after_the_gateway(world: Contr
 
 
 async def test_a_broken_folder_at_start_serves_what_was_good(world: ControlWorld) -> None:
-    await up(world)
+    before = await world.generation()
     assert await world.stop() == 0
     world.write("route.yaml", "kind: [")
     await world.start()
     async with world.under_load():
         generation = await world.admin("/v1/generation")
-        assert (generation["generation"], generation["accepted"]) == (1, False)
+        assert (generation["generation"], generation["accepted"]) == (before, False)
         assert (await world.send("GET", "/readyz"))[0] == 200
 
 
+async def test_a_restart_while_every_node_refuses_an_edit_empties_no_endpoint_set(
+    world: ControlWorld,
+) -> None:
+    for node in world.nodes.values():
+        node.refusals["echo@1"] = "no such artifact"
+
+    async def refused() -> bool:
+        held = [(await world.held(name)).get("echo@1") for name in world.nodes]
+        return all(item and item["state"] == "failed" and item["serves"] for item in held)
+
+    async with world.under_load():
+        world.write("model.yaml", EDITED)
+        await until(refused)
+        await world.stop(signal.SIGKILL)
+        await world.start()
+
+        async def refused_again() -> bool:
+            assert len(await world.hosts()) == 2
+            withheld = [item["withheld"] for item in (await world.admin("/v1/endpoints"))["items"]]
+            return await refused() and not any(withheld)
+
+        # The clients lived on: they claim what they serve, and refuse the edit once more.
+        await until(refused_again)
+        assert (await world.endpoints()).keys() == {"n1", "n2"}
+        for node in world.nodes.values():
+            node.refusals.clear()
+        await until(lambda: ready(world, "n1"))
+        await until(lambda: ready(world, "n2"))
+
+
+async def test_a_pool_that_is_taken_out_unloads_after_the_gateway_took_its_endpoints(
+    tmp_path: Path,
+) -> None:
+    async with ControlWorld(tmp_path) as world:
+        await world.start()
+        away = await world.add_node("n1")
+        await world.add_node("n2", region="us")
+        await world.start_envoy()
+        await world.serving()
+        await until(lambda: ready(world, "n2"))
+
+        async def unloaded() -> bool:
+            return "echo@1" not in away.held
+
+        async with world.under_load():
+            world.write("model.yaml", MODEL + "  placement: {pools: [us-a]}\n")
+            await until(unloaded)
+            assert list(await world.hosts()) == [world.nodes["n2"].address]
+        assert away.strays == []
+
+
 async def test_without_any_good_configuration_streams_wait_and_the_reason_is_shown(
-    world: ControlWorld,
+    tmp_path: Path,
 ) -> None:
-    world.write("route.yaml", "kind: [")
-    await world.start()
-    status, body = await world.send("GET", "/readyz")
-    assert (status, body["title"]) == (503, "Service Unavailable")
-    assert (await world.admin("/v1/problems"))["items"]
-    await world.add_node("n1")
-    world.route_to(1)
-    await until(lambda: ready(world, "n1"))
-
-
-async def test_apply_and_delete_write_the_folder_and_publish(world: ControlWorld) -> None:
-    await world.start()
-    text = ROUTE % 2
-    status, body = await world.send("POST", "/v1/apply?dryRun=1", text, **APPLIED)
-    assert (status, body["results"][0]["result"]) == (200, "configured")
-    assert (await world.admin("/v1/generation"))["generation"] == 1
-    status, body = await world.send("POST", "/v1/apply", text, **APPLIED)
-    assert (status, body["generation"]) == (200, 2)
-    assert "version: 2" in (world.config / "route.yaml").read_text()
-    status, body = await world.send("POST", "/v1/apply", text, **APPLIED)
-    assert (body["results"][0]["result"], body["generation"]) == ("unchanged", 2)
-    other = text.replace("name: echo", "name: other") + "  match: {hosts: [other.example]}\n"
-    status, body = await world.send("POST", "/v1/apply", other, **APPLIED)
-    assert body["results"] == [{"kind": "Route", "name": "other", "result": "created"}]
-    assert (await world.send("DELETE", "/v1/objects/routes/other"))[0] == 200
-    assert (await world.send("DELETE", "/v1/objects/routes/other"))[0] == 404
-    status, body = await world.send("DELETE", "/v1/objects/models/echo")
-    assert (status, body["status"]) == (400, 400)
-    assert body["problems"], "a route still names the model"
-
-
-async def test_a_bad_apply_is_refused_with_every_problem_and_writes_nothing(
-    world: ControlWorld,
-) -> None:
-    await world.start()
-    before = (world.config / "route.yaml").read_text()
-    text = ROUTE % 99 + "  timeot: 1s\n"
-    status, body = await world.send("POST", "/v1/apply", text, **APPLIED)
-    assert status == 400
-    assert body["problems"]
-    assert (world.config / "route.yaml").read_text() == before
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [{"Host": "evil.example"}, {"Origin": "https://evil.example"}],
-    ids=["another host", "a web page"],
-)
-async def test_the_admin_api_answers_this_machine_only(
-    world: ControlWorld, headers: dict[str, str]
-) -> None:
-    await world.start()
-    status, body = await world.send("GET", "/v1/generation", **headers)
-    assert (status, body["title"]) == (403, "Forbidden")
-
-
-async def test_metrics_and_errors_have_their_forms(world: ControlWorld) -> None:
-    await up(world, "n1")
-    url = f"http://127.0.0.1:{world.admin_port}"
-    async with world.http.get(f"{url}/metrics") as answer:
-        text = await answer.text()
-    assert "headrace_config_generation 1.0" in text
-    assert 'headrace_xds_streams{role="gateway"} 1.0' in text
-    assert 'headrace_gpu_nodes{state="connected"} 1.0' in text
-    for path in ("/v1/objects/models/none", "/v1/objects/things", "/nothing"):
-        status, body = await world.send("GET", path)
-        assert (status, body["status"]) == (404, 404)
-    async with world.http.post(f"{url}/v1/generation") as answer:
-        assert answer.status == 405
-        assert answer.content_type == "application/problem+json"
+    async with ControlWorld(tmp_path) as world:
+        world.write("route.yaml", "kind: [")
+        await world.start()
+        status, body = await world.send("GET", "/readyz")
+        assert (status, body["title"]) == (503, "Service Unavailable")
+        assert (await world.admin("/v1/problems"))["items"]
+        await world.add_node("n1")
+        world.route_to(1)
+        await until(lambda: ready(world, "n1"))

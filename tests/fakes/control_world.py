@@ -91,6 +91,7 @@ class ControlWorld:
         self._xds_port, self.admin_port, self._envoy_admin, self._gateway = _free_ports(4)
         self._orca_port = _free_ports(1, "127.0.3.1")[0]
         self._return_grace_s = return_grace_s
+        self._ports_file = folder / "ports.json"
 
     async def __aenter__(self) -> Self:
         self.http = await self._stack.enter_async_context(
@@ -110,20 +111,35 @@ class ControlWorld:
 
     # --- processes ------------------------------------------------------------------------------
 
+    async def up(self, *nodes: str) -> None:
+        """Start everything, and wait until the gateway answers."""
+        await self.start()
+        for name in nodes or ("n1", "n2"):
+            await self.add_node(name)
+        await self.start_envoy()
+        await self.serving()
+        self._first = await self._meaning()
+
+    async def renew(self) -> None:
+        """Back to how ``up`` left it, whatever a test has done: running, connected, as at first."""
+        self.write("model.yaml", MODEL)
+        self.route_to(1)
+        if self.server is None:
+            await self.start()
+        for node in self.nodes.values():
+            node.refusals.clear()
+            node.loads.clear()
+            node.strays.clear()
+            if not node.connected_to_control:
+                await node.disconnect()
+                node.connect()
+        await until(self._is_as_new)
+        await self.serving()
+
     async def start(self) -> None:
         """Start the control server and wait until it listens."""
-        ports_file = self._folder / "ports.json"
-        ports_file.unlink(missing_ok=True)
-        arguments = ["-m", "headrace_xds", "--config", str(self.config)]
-        arguments += ["--state-dir", str(self.state), "--ports-file", str(ports_file)]
-        arguments += ["--xds-address", f"127.0.0.1:{self._xds_port}"]
-        arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
-        if self._return_grace_s is not None:
-            arguments += ["--return-grace", str(self._return_grace_s)]
-        with (self._folder / "control.log").open("ab") as log:
-            self.server = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stderr=log
-            )
+        await self.spawn()
+        ports_file = self._ports_file
 
         async def listens() -> bool:
             assert self.server is not None
@@ -135,6 +151,21 @@ class ControlWorld:
             "xds": self._xds_port,
             "admin": self.admin_port,
         }
+
+    async def spawn(self) -> None:
+        """Start the control server and do not wait for it."""
+        ports_file = self._ports_file
+        ports_file.unlink(missing_ok=True)
+        arguments = ["-m", "headrace_xds", "--config", str(self.config)]
+        arguments += ["--state-dir", str(self.state), "--ports-file", str(ports_file)]
+        arguments += ["--xds-address", f"127.0.0.1:{self._xds_port}"]
+        arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
+        if self._return_grace_s is not None:
+            arguments += ["--return-grace", str(self._return_grace_s)]
+        with (self._folder / "control.log").open("ab") as log:
+            self.server = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stderr=log
+            )
 
     async def stop(self, number: int = signal.SIGTERM) -> int:
         """End the control server; its exit status."""
@@ -159,6 +190,8 @@ class ControlWorld:
             xds=("127.0.0.1", self._xds_port),
             admin=("127.0.0.1", self._envoy_admin),
         )
+        # A test need not wait as long for Envoy's next attempt as a crowd of gateways should.
+        _shorten_back_off(config)
         path = self._folder / "envoy.json"
         path.write_text(json.dumps(config))
         process = await asyncio.create_subprocess_exec(
@@ -209,6 +242,10 @@ class ControlWorld:
         """JSON of the admin API."""
         async with self.http.get(f"http://127.0.0.1:{self.admin_port}{path}") as answer:
             return await answer.json(content_type=None)
+
+    async def generation(self) -> int:
+        """Number of the configuration in effect."""
+        return int((await self.admin("/v1/generation"))["generation"])
 
     async def send(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, Any]:
         """Status and JSON of a request to the admin API."""
@@ -270,6 +307,23 @@ class ControlWorld:
         await until(answers)
         self.failures.clear()
 
+    async def _meaning(self) -> Any:
+        """What the configuration in effect says."""
+        items = (await self.admin("/v1/objects"))["items"]
+        return [(item["kind"], item["metadata"]["name"], item["spec"]) for item in items]
+
+    async def _is_as_new(self) -> bool:
+        generation = await self.admin("/v1/generation")
+        if not generation["accepted"] or await self._meaning() != self._first:
+            return False
+        for version in (1, 2):
+            found = (await self.endpoints(version)).values()
+            healthy = [item for item in found if item["health"] == "healthy"]
+            if not len(healthy) == len(await self.hosts(version)) == len(self.nodes):
+                return False
+        held = [(await self.held(name)).values() for name in self.nodes]
+        return all(item["state"] == "ready" for items in held for item in items)
+
     def under_load(self) -> "_Load":
         """Requests without pause while the block runs; none of them may fail."""
         return _Load(self)
@@ -302,6 +356,12 @@ class _Load:
         while not self._done.is_set():
             await self._world.infer()
             await asyncio.sleep(0.005)
+
+
+def _shorten_back_off(bootstrap: Any) -> None:
+    (service,) = bootstrap["dynamic_resources"]["ads_config"]["grpc_services"]
+    back_off = service["envoy_grpc"]["retry_policy"]["retry_back_off"]
+    back_off.update(base_interval="0.1s", max_interval="0.5s")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = DEADLINE_S) -> float:

@@ -15,7 +15,7 @@ import grpc.aio
 from aiohttp import web
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from headrace import limits, names
+from headrace import headers, limits, names
 from headrace_sidecar.adsclient.client import AdsClient
 from headrace_sidecar.adsclient.messages import Assigned, NodeInfo, Removed
 
@@ -61,11 +61,14 @@ class FakeGpuNode:
         self.loads: dict[str, Load] = {}
         self.held: dict[str, str] = {}
         self.served = 0
+        self.strays: list[str] = []
+        """Versions that were asked for and not held."""
         self.connects = 0
         self.offered: list[tuple[str, int]] = []
         self._pool, self._region, self._zone, self._xds = pool, region, zone, xds
         self._client: AdsClient | None = None
         self._control: asyncio.Task[None] | None = None
+        self._leaving = False
         self._group = asyncio.TaskGroup()
         self._servers: list[grpc.aio.Server] = []
         self._stopping = asyncio.Event()
@@ -95,6 +98,7 @@ class FakeGpuNode:
 
     def connect(self) -> None:
         """Open the control stream and keep it open; what is held is claimed."""
+        self._leaving = False
         self._client = AdsClient(
             server=self._xds,
             node=self._node_info(),
@@ -112,8 +116,14 @@ class FakeGpuNode:
             await asyncio.wait({self._control})
             self._control = None
 
+    @property
+    def connected_to_control(self) -> bool:
+        """Whether the control stream is kept open, and not for saying goodbye."""
+        return self._control is not None and not self._leaving
+
     def leave(self) -> None:
         """Say that this node is going away."""
+        self._leaving = True
         assert self._client is not None
         self._client.leave()
 
@@ -191,6 +201,11 @@ class FakeGpuNode:
 
     async def _infer(self, request: web.Request) -> web.Response:
         self.served += 1
+        model, _, _ = request.match_info["tail"].partition("/")
+        name = f"{model}@{request.headers.get(headers.VERSION, '?')}"
+        if name not in self.held:
+            self.strays.append(name)
+            return web.Response(status=404)
         return web.json_response({"node": self.name, "headers": dict(request.headers)})
 
     async def _serve_grpc(self, port: int, service: str) -> int:

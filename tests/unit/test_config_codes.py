@@ -275,6 +275,32 @@ def test_messages_are_one_printable_line(code: str) -> None:
         assert re.fullmatch(r"a\.yaml:\d+:\d+: \$\S*: \S.*", problems.render(problem))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        changed(GATEWAYS, "gateways: [{name: a, port: 0}, {name: b, port: 0}]"),
+        changed(SPLIT, "split: [{alias: stable, weight: 100}]\n  mirror: {alias: canary}"),
+        changed(SPLIT, "split: [{alias: stable, weight: 9995}, {alias: canary, weight: 5}]"),
+        changed(POOL, static(NODE % ("a", "10.0.0.1", 18082), NODE % ("b", "10.0.0.2", 18082))),
+        changed("  aliases:", "  batching: {maxQueueDelay: 0ms}\n  aliases:"),
+    ],
+    ids=["free ports", "another version", "ten-thousandths", "nodes apart", "no waiting"],
+)
+def test_what_looks_like_a_mistake_and_is_none_is_let_be(text: str) -> None:
+    assert problems_of(text) == ()
+
+
+def test_gateways_on_machines_of_their_own_may_share_a_port() -> None:
+    text = changed(GATEWAYS, "gateways: [{name: a, address: '::'}, {name: b, address: 0.0.0.0}]")
+    assert [problem.code for problem in problems_of(text)] == ["HR0501", "HR0501"]
+
+
+def test_a_side_of_a_split_without_traffic_does_not_excuse_a_useless_mirror() -> None:
+    split = "split: [{alias: stable, weight: 100}, {alias: canary, weight: 0}]"
+    text = changed(SPLIT, split + "\n  mirror: {alias: stable}")
+    assert [problem.code for problem in problems_of(text)] == ["HR0211"]
+
+
 def test_severity_follows_the_range_of_the_code() -> None:
     for code, row in CODES.items():
         if code.startswith(("HR01", "HR06")):

@@ -90,6 +90,16 @@ def test_a_model_without_a_route_is_routed_as_by_an_empty_route() -> None:
     ]
 
 
+def test_an_implicit_route_never_takes_the_name_of_another() -> None:
+    other = CLEAN.split("---\n")[2].replace("name: echo", "name: taken")
+    text = CLEAN + "---\n" + other + ROUTE % ("taken", "match: {hosts: [a.b]}")
+    assert {route.name: route.model for route in resolved(text).routes} == {
+        "echo": "echo",
+        "taken": "echo",
+        "taken.implicit": "taken",
+    }
+
+
 def test_a_model_without_a_default_version_has_no_route_of_its_own() -> None:
     assert resolved(without_route(changed("  aliases: {stable: 1, canary: 2}\n", ""))).routes == ()
 
@@ -130,7 +140,7 @@ def test_every_version_is_held_by_every_pool_unless_it_is_placed() -> None:
 def test_the_shadow_breaker_is_the_widest_of_all_mirrors() -> None:
     mirrors = [
         ROUTE % (name, f"match: {{hosts: [{name}]}}, mirror: {{version: 2, maxRequests: {count}}}")
-        for name, count in (("few", 3), ("many", 7))
+        for name, count in (("few", 3), ("many", 7), ("some", 5))
     ]
     versions = resolved(CLEAN + "".join(mirrors)).versions
     assert [version.shadow_max_requests for version in versions] == [None, 7]

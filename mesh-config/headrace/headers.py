@@ -24,6 +24,10 @@ TENANT: Final = "x-headrace-tenant"
 TIER: Final = "x-headrace-tier"
 SHADOW: Final = "x-headrace-shadow"
 """Present on mirrored requests."""
+DEADLINE: Final = "x-headrace-deadline-ms"
+"""Time that a gRPC caller has left. It stands for ``grpc-timeout``, which stays at the gateway: a
+gRPC library ends a call that is out of time by itself, without the marks of a refusal, and so a
+caller could have nodes ejected."""
 DESTINATION: Final = "x-gateway-destination-endpoint"
 """Endpoint chosen by a picker."""
 
@@ -42,5 +46,5 @@ SERVED_VERSION: Final = "headrace-served-version"
 SERVED_NODE: Final = "headrace-served-node"
 """Node that answered."""
 
-STRIPPED: Final = (MODEL, VERSION, PIN, CLUSTER, TENANT, TIER, SHADOW, DESTINATION)
+STRIPPED: Final = (MODEL, VERSION, PIN, CLUSTER, TENANT, TIER, SHADOW, DEADLINE, DESTINATION)
 """Request headers that a gateway removes before anything reads them."""

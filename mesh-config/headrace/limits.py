@@ -45,6 +45,18 @@ RESPONSE_BYTES: Final = 64 * 2**20
 """Largest response that a sidecar takes from Triton."""
 IN_FLIGHT_PER_NODE: Final = 512
 """Requests inside one GPU sidecar; the next is refused as overloaded."""
+INLINE_BYTES: Final = 64 * 2**10
+"""JSON that is converted between other requests; more of it goes to a process of its own."""
+INLINE_STRINGS: Final = 4_096
+"""Elements of BYTES in a large message that are checked between other requests."""
+CONVERTERS: Final = 2
+"""Processes that one sidecar has for large conversions."""
+CONVERSIONS_WAITING: Final = 32
+"""Large conversions that wait for a process; the next is refused as overloaded."""
+CONVERTER_BYTES: Final = 2**30
+"""Memory of one such process; what takes more is refused as too large."""
+CONVERSION_S: Final = 15.0
+"""Time of one large conversion; what takes longer is refused."""
 BODIES_BYTES: Final = 512 * 2**20
 """Request bodies that one sidecar holds at once; the next is refused as overloaded."""
 REQUEST_DEADLINE_S: Final = 300.0

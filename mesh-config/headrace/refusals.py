@@ -11,7 +11,6 @@ class Refusal(enum.Enum):
     INVALID_JSON = ("invalid_json", 400, 3, False, "send one valid JSON object")
     INVALID_VALUE = ("invalid_value", 400, 3, False, "correct the field that the message names")
     INVALID_API_KEY = ("invalid_api_key", 401, 16, False, "send a known key as x-api-key")
-    MODEL_NOT_ALLOWED = ("model_not_allowed", 403, 7, False, "ask for access to the model")
     MODEL_NOT_FOUND = (
         "model_not_found",
         404,
@@ -24,6 +23,7 @@ class Refusal(enum.Enum):
     REQUEST_TOO_LARGE = ("request_too_large", 413, 8, False, "send a smaller body")
     ENCODING_NOT_ACCEPTED = ("encoding_not_accepted", 415, 3, False, "send the body uncompressed")
     QUOTA_EXCEEDED = ("quota_exceeded", 429, 8, False, "slow down; see retry-after")
+    SLOW_SENDER = ("slow_sender", 408, 4, False, "send the request faster")
     SLOW_READER = ("slow_reader", 408, 8, False, "read the stream as fast as it is answered")
     CLIENT_GONE = ("client_gone", 499, 1, False, "none: the caller left")
     INTERNAL = ("internal", 500, 13, False, "report it with the request id")

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -10,7 +10,7 @@ import pytest
 
 from tests.fakes import lab_models
 from tests.fakes.front_door import FrontDoor, Reply, front_door, send
-from tests.fakes.triton_process import TritonProcess, running_triton
+from tests.fakes.triton_process import TritonProcess
 
 pytestmark = pytest.mark.e2e
 
@@ -29,13 +29,6 @@ VALUES: dict[str, list[Any]] = {
 CODES = {"BOOL": "?", "UINT8": "B", "INT8": "b", "INT32": "i", "INT64": "q"} | {
     "FP16": "e", "FP32": "f", "FP64": "d",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def triton() -> Iterator[TritonProcess]:
-    with running_triton() as triton:
-        lab_models.install(triton)
-        yield triton
 
 
 class Both(NamedTuple):

@@ -4,7 +4,7 @@ import asyncio
 import io
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -18,19 +18,6 @@ from tests.fakes.triton_process import TritonProcess, running_triton
 pytestmark = pytest.mark.e2e
 
 HEADER = "inference-header-content-length"
-
-
-@pytest.fixture(scope="module")
-def triton() -> Iterator[TritonProcess]:
-    with running_triton() as triton:
-        lab_models.install(triton)
-        yield triton
-
-
-@pytest.fixture
-async def door(triton: TritonProcess) -> AsyncIterator[FrontDoor]:
-    async with front_door(triton.target, lab_models.ALL) as door:
-        yield door
 
 
 def one(shape: list[int], datatype: str = "INT32", data: Any = (1,)) -> bytes:

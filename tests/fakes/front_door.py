@@ -9,6 +9,7 @@ import grpc.aio
 from aiohttp import web
 
 from headrace.assignment import Assignment, Batching, Tensor
+from headrace_sidecar.gpu.converters import Converters
 from headrace_sidecar.gpu.oip_grpc import grpc_handlers, grpc_server
 from headrace_sidecar.gpu.oip_http import http_app, http_runner
 from headrace_sidecar.gpu.serving import Serving
@@ -110,12 +111,13 @@ async def front_door(target: str, assignments: Iterable[Assignment]) -> AsyncIte
         serving.put(assignment)
         serving.set_ready(assignment.model, assignment.version)
     triton = Triton(target)
-    runner = http_runner(http_app(serving, triton), shutdown_timeout_s=1.0)
+    converters = Converters()
+    runner = http_runner(http_app(serving, triton, converters), shutdown_timeout_s=1.0)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    server = grpc_server(grpc_handlers(serving, triton))
+    server = grpc_server(grpc_handlers(serving, triton, converters))
     grpc_port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     grpc_target = f"127.0.0.1:{grpc_port}"
@@ -127,4 +129,5 @@ async def front_door(target: str, assignments: Iterable[Assignment]) -> AsyncIte
         await channel.close(None)
         await server.stop(None)
         await runner.cleanup()
+        converters.close()
         await triton.close()

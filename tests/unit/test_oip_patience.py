@@ -13,10 +13,10 @@ def test_without_a_number_from_the_gateway_the_limit_on_requests_holds(header: s
 
 @pytest.mark.parametrize(
     ("header", "expected_s"),
-    [("250", 0.25), ("0", 0.001), ("9" * 30, limits.REQUEST_DEADLINE_S)],
+    [("250", 0.225), ("10000", 9.75), ("0", 0.0009), ("9" * 30, limits.REQUEST_DEADLINE_S)],
 )
-def test_the_gateways_patience_counts_within_the_limit(header: str, expected_s: float) -> None:
-    assert patience.timeout_s(header) == expected_s
+def test_a_node_gives_up_a_little_before_its_gateway_does(header: str, expected_s: float) -> None:
+    assert patience.timeout_s(header) == pytest.approx(expected_s)
 
 
 def test_the_limit_on_a_streams_life_may_be_longer() -> None:

@@ -180,10 +180,14 @@ def test_each_change_of_readiness_is_announced(serving: Serving) -> None:
 
 def test_the_limit_on_bodies_held_at_once() -> None:
     bodies = Bodies(capacity_bytes=10)
-    with bodies.hold(6):
-        with pytest.raises(Refused) as caught, bodies.hold(5):
-            raise AssertionError("let in")
-        with bodies.hold(4):
+    with bodies.hold() as held:
+        held.add(6)
+        with bodies.hold() as other, pytest.raises(Refused) as caught:
+            other.add(5)
+        with bodies.hold() as other:
+            other.add(1)
+            other.add(3)
             assert bodies.held_bytes == 10
+        assert bodies.held_bytes == 6
     assert caught.value.refusal is Refusal.OVERLOADED
     assert bodies.held_bytes == 0

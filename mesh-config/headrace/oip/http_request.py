@@ -69,6 +69,13 @@ def parse(body: bytes, header_length: str | None, assignment: Assignment) -> Inf
     return _parse_json(body[:size], memoryview(body)[size:], assignment)
 
 
+def json_bytes(header_length: str | None, body_bytes: int) -> int:
+    """How much of a body is JSON, as far as a header says that need not be right."""
+    if header_length is None or not (header_length.isascii() and header_length.isdigit()):
+        return body_bytes
+    return min(body_bytes, int(header_length[:19]))
+
+
 def too_large() -> Refused:
     """Refusal of a body over the limit."""
     return Refused(

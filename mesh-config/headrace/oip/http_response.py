@@ -77,6 +77,12 @@ def render(
     return b"".join((head, *tail)), len(head)
 
 
+def json_bytes(request: InferRequest, results: Sequence[Result]) -> int:
+    """Bytes of the outputs that a response would spell out."""
+    binary = {output.name: output.binary for output in request.outputs}
+    return sum(len(result.raw) for result in results if not binary.get(result.name, request.binary))
+
+
 def _values(result: Result, where: str) -> list[Any]:
     datatype = DATATYPES.get(result.datatype)
     if datatype is None or len(result.raw) % (datatype.itemsize or 1):

@@ -28,6 +28,7 @@ from headrace_sidecar.gpu import ports
 from headrace_sidecar.gpu.agent import Agent
 from headrace_sidecar.gpu.assignments import Assignments
 from headrace_sidecar.gpu.chronicle import Chronicle, expose
+from headrace_sidecar.gpu.converters import Converters
 from headrace_sidecar.gpu.drain import Drain
 from headrace_sidecar.gpu.inventory import Gpus, inventory, machine_bytes
 from headrace_sidecar.gpu.oip_grpc import grpc_handlers, grpc_server
@@ -145,7 +146,10 @@ class Sidecar:
     async def _open(self, doors: contextlib.AsyncExitStack) -> dict[str, int]:
         """Open every port; the ports that were taken."""
         settings = self.settings
-        front = http_runner(http_app(self.serving, self.triton), shutdown_timeout_s=CLOSE_S)
+        converters = Converters()
+        doors.callback(converters.close)
+        app = http_app(self.serving, self.triton, converters)
+        front = http_runner(app, shutdown_timeout_s=CLOSE_S)
         page = web.AppRunner(
             metrics_app(self.exposition.registry, triton_page=lambda: self.sampler.page),
             access_log=None,
@@ -155,7 +159,7 @@ class Sidecar:
             "http": await _listen(doors, front, settings.address, settings.http_port),
             "metrics": await _listen(doors, page, settings.address, settings.metrics_port),
         }
-        server: grpc.aio.Server = grpc_server(grpc_handlers(self.serving, self.triton))
+        server: grpc.aio.Server = grpc_server(grpc_handlers(self.serving, self.triton, converters))
         taken["grpc"] = _bind(server, f"{settings.address}:{settings.grpc_port}")
         await server.start()
         doors.push_async_callback(server.stop, CLOSE_S)

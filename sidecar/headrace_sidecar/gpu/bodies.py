@@ -5,7 +5,11 @@ from headrace.refusals import Refusal, Refused
 
 
 class Bodies:
-    """The memory that bodies may take; a body counts from its first byte until it is answered."""
+    """The memory that bodies may take; a byte counts from its arrival until it is answered.
+
+    Sizes that are only announced do not count, or a few callers that announce much and send little
+    would keep all others out.
+    """
 
     def __init__(self, capacity_bytes: int = limits.BODIES_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
@@ -15,25 +19,30 @@ class Bodies:
         """One line for operators."""
         return f"Bodies({self.held_bytes}/{self.capacity_bytes} bytes)"
 
-    def hold(self, size_bytes: int) -> "Hold":
-        """Count a body for as long as the block runs; Refused where there is no room."""
-        return Hold(self, size_bytes)
+    def hold(self) -> "Hold":
+        """What one body takes, for as long as the block runs."""
+        return Hold(self)
 
 
 class Hold:
-    """One body that is counted. (A class, because a generator costs more than the count.)"""
+    """The bytes of one body. (A class, because a generator costs more than the count.)"""
 
     __slots__ = ("_bodies", "_size_bytes")
 
-    def __init__(self, bodies: Bodies, size_bytes: int) -> None:
+    def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
-        self._size_bytes = size_bytes
+        self._size_bytes = 0
 
-    def __enter__(self) -> None:
-        """Count in."""
-        if self._bodies.held_bytes + self._size_bytes > self._bodies.capacity_bytes:
+    def __enter__(self) -> "Hold":
+        """Nothing is held yet."""
+        return self
+
+    def add(self, size_bytes: int) -> None:
+        """Count bytes that arrived; Refused where there is no room for them."""
+        if self._bodies.held_bytes + size_bytes > self._bodies.capacity_bytes:
             raise Refused(Refusal.OVERLOADED, "the node holds too many request bodies")
-        self._bodies.held_bytes += self._size_bytes
+        self._bodies.held_bytes += size_bytes
+        self._size_bytes += size_bytes
 
     def __exit__(self, *error: object) -> None:
         """Count out."""

@@ -27,7 +27,7 @@ from headrace_sidecar.gpu.serving import Served, Serving
 from headrace_sidecar.gpu.triton import Triton
 from headrace_sidecar.gpu.visit import Visit
 
-Accept = Callable[[bytes], tuple[Served, bytes]]
+Accept = Callable[[bytes], Awaitable[tuple[Served, bytes]]]
 Write = Callable[[bytes], Awaitable[None]]
 
 _ERROR_TAG: Final = b"\x0a"
@@ -117,7 +117,8 @@ class InferStream:
 
     async def _answer(self, data: bytes) -> None:
         try:
-            with self._serving.bodies.hold(len(data)):
+            with self._serving.bodies.hold() as held:
+                held.add(len(data))
                 await self._infer(data)
         except Refused as refused:
             if refused.refusal is Refusal.SLOW_READER:
@@ -130,7 +131,7 @@ class InferStream:
             self._wake.set()
 
     async def _infer(self, data: bytes) -> None:
-        served, message = self._accept(data)
+        served, message = await self._accept(data)
         assignment = served.assignment
         sender = messages.stream_sender(assignment.model, assignment.version)
         answers = self._triton.stream(message, served, timeout_s=self._caller.timeout_s())

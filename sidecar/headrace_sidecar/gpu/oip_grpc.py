@@ -14,8 +14,10 @@ from tritonclient.grpc import service_pb2
 
 from headrace import headers, limits
 from headrace.oip import grpc_request, identifiers, priority
+from headrace.oip.grpc_outline import outline
 from headrace.refusals import Refusal, Refused
-from headrace_sidecar.gpu import grpc_method, messages, oip_metadata
+from headrace_sidecar.gpu import conversion, grpc_method, messages, oip_metadata
+from headrace_sidecar.gpu.converters import Converters
 from headrace_sidecar.gpu.grpc_caller import Caller
 from headrace_sidecar.gpu.grpc_health import Health
 from headrace_sidecar.gpu.grpc_stream import InferStream
@@ -26,6 +28,11 @@ from headrace_sidecar.gpu.visit import Visit
 SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", limits.BODY_BYTES),
     ("grpc.max_send_message_length", limits.RESPONSE_BYTES),
+    # A few compressed bytes may stand for gigabytes; left as they are, they are no message.
+    ("grpc.per_message_decompression", 0),
+    # What a gateway lets pass; with more, the library ends calls by itself.
+    ("grpc.max_metadata_size", limits.HEADERS_BYTES),
+    ("grpc.absolute_max_metadata_size", limits.HEADERS_BYTES),
     # Two servers on one port would share its connections without a word.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 2 * limits.IN_FLIGHT_PER_NODE),
@@ -52,10 +59,16 @@ class OipGrpc:
     """Answers each call by its method."""
 
     def __init__(
-        self, serving: Serving, triton: Triton, *, clock: Callable[[], float] = time.monotonic
+        self,
+        serving: Serving,
+        triton: Triton,
+        converters: Converters,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._serving = serving
         self._triton = triton
+        self._converters = converters
         self._clock = clock
 
     def methods(self) -> grpc_method.Methods:
@@ -110,8 +123,9 @@ class OipGrpc:
 
     async def _model_infer(self, data: bytes, context: Any) -> bytes:
         caller = Caller(context)
-        with self._serving.bodies.hold(len(data)):
-            served, message = self._accept(data, caller, stream=False)
+        with self._serving.bodies.hold() as held:
+            held.add(len(data))
+            served, message = await self._accept(data, caller, stream=False)
             stamped = bool(caller.stamped)
             with Visit(self._serving, served, tier=caller.tier, clock=self._clock, stamped=stamped):
                 answer = await self._triton.infer(message, served, timeout_s=caller.timeout_s())
@@ -125,6 +139,11 @@ class OipGrpc:
 
     async def _model_stream_infer(self, requests: AsyncIterator[bytes], context: Any) -> None:
         caller = Caller(context)
+        if self._serving.draining:
+            raise Refused(Refusal.DRAINING, f"node {self._serving.node} is leaving")
+        # Before anything can go wrong: a gateway counts a stream that ends with its first headers
+        # as a failure of the node, and a caller can bring that about.
+        await context.send_initial_metadata(())
         stream = InferStream(
             self._serving,
             self._triton,
@@ -134,8 +153,25 @@ class OipGrpc:
         )
         await stream.run(requests, context.write)
 
-    def _accept(self, data: bytes, caller: Caller, *, stream: bool) -> tuple[Served, bytes]:
+    async def _accept(self, data: bytes, caller: Caller, *, stream: bool) -> tuple[Served, bytes]:
         """The version a request is for, and the message for Triton; Refused otherwise."""
+        served = await self._check(data, caller, stream=stream)
+        suffix = messages.address(
+            served.triton_model,
+            priority=priority.LEVELS[caller.tier],
+            timeout_us=messages.timeout_us(caller.timeout_s()),
+        )
+        return served, data + suffix
+
+    async def _check(self, data: bytes, caller: Caller, *, stream: bool) -> Served:
+        """The version a request is for, when Triton may see it; Refused otherwise."""
+        if len(data) > limits.INLINE_BYTES:
+            seen = outline(data)
+            served = self._find(seen.model, seen.version, caller)
+            self._serving.check_ready(served)
+            if conversion.weighs(seen.structured_bytes, len(data), served.assignment):
+                await self._converters.check(data, served.assignment, stream=stream)
+                return served
         try:
             asked = messages.parse_request(data)
         except DecodeError as error:
@@ -143,12 +179,7 @@ class OipGrpc:
         served = self._find(asked.model_name, asked.model_version, caller)
         self._serving.check_ready(served)
         grpc_request.check(asked, served.assignment, stream=stream)
-        suffix = messages.address(
-            served.triton_model,
-            priority=priority.LEVELS[caller.tier],
-            timeout_us=messages.timeout_us(caller.timeout_s()),
-        )
-        return served, data + suffix
+        return served
 
     def _find(self, model: str, version: str, caller: Caller) -> Served:
         identifiers.check_model(model, "model_name")
@@ -161,10 +192,14 @@ async def _not_offered(data: bytes, context: Any) -> Any:
 
 
 def grpc_handlers(
-    serving: Serving, triton: Triton, *, clock: Callable[[], float] = time.monotonic
+    serving: Serving,
+    triton: Triton,
+    converters: Converters,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> tuple[grpc_method.Handlers, ...]:
     """Generic handlers of the front door, for a grpc.aio server with SERVER_OPTIONS."""
-    methods = OipGrpc(serving, triton, clock=clock).methods()
+    methods = OipGrpc(serving, triton, converters, clock=clock).methods()
     return (grpc_method.Handlers({**methods, **Health(serving, triton).methods()}),)
 
 

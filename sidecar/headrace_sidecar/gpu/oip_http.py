@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 from aiohttp import hdrs, http_parser, web
 
-from headrace import headers
-from headrace.oip import http_request, http_response, identifiers, patience, priority
+from headrace import headers, limits
+from headrace.oip import http_request, identifiers, patience, priority
 from headrace.oip.http_path import Target, parse
 from headrace.refusals import Refusal, Refused
 from headrace_sidecar.gpu import http_answer, http_body, messages, oip_metadata
+from headrace_sidecar.gpu.converters import Converters
 from headrace_sidecar.gpu.serving import Served, Serving
 from headrace_sidecar.gpu.triton import Triton
 from headrace_sidecar.gpu.visit import Visit
@@ -26,10 +27,16 @@ class OipHttp:
     """Answers each request by its path."""
 
     def __init__(
-        self, serving: Serving, triton: Triton, *, clock: Callable[[], float] = time.monotonic
+        self,
+        serving: Serving,
+        triton: Triton,
+        converters: Converters,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._serving = serving
         self._triton = triton
+        self._converters = converters
         self._clock = clock
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -98,10 +105,11 @@ class OipHttp:
     async def _infer(self, request: web.BaseRequest, served: Served) -> web.Response:
         http_body.check_encoding(request)
         self._serving.check_ready(served)
-        with self._serving.bodies.hold(http_body.announced_bytes(request)):
-            body = await http_body.read(request)
+        http_body.check_size(request)
+        with self._serving.bodies.hold() as held:
+            body = await http_body.read(request, held)
             given = request.headers
-            asked = http_request.parse(
+            asked = await self._converters.parse(
                 body, given.get(http_request.HEADER_LENGTH), served.assignment
             )
             timeout_s = patience.timeout_s(given.get(patience.EXPECTED_TIMEOUT))
@@ -116,14 +124,13 @@ class OipHttp:
                 answer = await self._triton.infer(
                     messages.encode(asked, suffix), served, timeout_s=timeout_s
                 )
-        response = messages.parse_response(answer)
-        rendered, header_bytes = http_response.render(
-            asked,
-            messages.results(response),
-            messages.response_parameters(response),
-            model=served.assignment.model,
-            version=served.assignment.version,
-        )
+            response = messages.parse_response(answer)
+            rendered, header_bytes = await self._converters.render(
+                asked,
+                messages.results(response),
+                messages.response_parameters(response),
+                served.assignment,
+            )
         return http_answer.inferred(self._serving, served, rendered, header_bytes)
 
 
@@ -137,7 +144,11 @@ def _method_not_allowed(target: Target) -> web.Response:
 
 
 def http_app(
-    serving: Serving, triton: Triton, *, clock: Callable[[], float] = time.monotonic
+    serving: Serving,
+    triton: Triton,
+    converters: Converters,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> web.Server:
     """The front door as a server; run it with ``http_runner``.
 
@@ -147,10 +158,12 @@ def http_app(
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise RuntimeError("aiohttp runs without its C parser; install a wheel that has it")
     return web.Server(
-        OipHttp(serving, triton, clock=clock).handle,
+        OipHttp(serving, triton, converters, clock=clock).handle,
         access_log=None,
         handler_cancellation=True,
         auto_decompress=False,
+        max_line_size=limits.HEADERS_BYTES,
+        max_field_size=limits.HEADERS_BYTES,
         keepalive_timeout=75.0,
     )
 

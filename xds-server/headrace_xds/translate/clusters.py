@@ -14,7 +14,6 @@ from envoy_data_plane.envoy.config.cluster.v3 import (
     ClusterDiscoveryType,
     ClusterEdsClusterConfig,
 )
-from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation
 from envoy_data_plane.envoy.config.core.v3 import (
     Http1ProtocolOptions,
     Http2ProtocolOptions,
@@ -23,28 +22,21 @@ from envoy_data_plane.envoy.config.core.v3 import (
 from envoy_data_plane.envoy.config.core.v3 import (
     HttpProtocolOptions as CommonHttpProtocolOptions,
 )
-from envoy_data_plane.envoy.extensions.filters.http.header_mutation.v3 import (
-    HeaderMutation as HeaderMutationFilter,
-)
-from envoy_data_plane.envoy.extensions.filters.http.header_mutation.v3 import (
-    Mutations,
-)
-from envoy_data_plane.envoy.extensions.filters.http.upstream_codec.v3 import UpstreamCodec
-from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v3 import HttpFilter
 from envoy_data_plane.envoy.extensions.upstreams.http.v3 import (
     HttpProtocolOptions,
     HttpProtocolOptionsExplicitHttpConfig,
 )
 from envoy_data_plane.envoy.type.v3 import Percent
 
-from headrace import headers, ir, limits, names
+from headrace import ir, limits, names
 from headrace.names import Protocol
 from headrace_xds.translate import resources
 from headrace_xds.translate.balancing import policy
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.health import failure_matcher, health_check, outlier_detection
-from headrace_xds.translate.packing import ads, pack, seconds, set_header
+from headrace_xds.translate.packing import ads, pack, seconds
 from headrace_xds.translate.resources import Resource, resource
+from headrace_xds.translate.stamping import plain, stamp
 from headrace_xds.translate.wire import Template, slot
 
 PROTOCOLS: Final[tuple[Protocol, Protocol]] = ("http", "grpc")
@@ -125,7 +117,9 @@ def node_cluster(protocol: Protocol, cache: FragmentCache) -> Resource:
             health_check(protocol, "/v2/health/ready" if protocol == "http" else "")
         ]
         cluster.circuit_breakers = _breakers(NODES_REQUESTS, NODES_REQUESTS, 20)
-        cluster.typed_extension_protocol_options = {_OPTIONS: pack(_protocol_options(protocol))}
+        options = _protocol_options(protocol)
+        options.http_filters = plain(protocol)
+        cluster.typed_extension_protocol_options = {_OPTIONS: pack(options)}
         return resource(resources.CLUSTER, name, bytes(cluster))
 
     return cache.get(("nodes", protocol), build)
@@ -172,7 +166,7 @@ def _stamped(cluster: Cluster, protocol: Protocol) -> Template:
         eds_config=ads(), service_name=slot("service")
     )
     options = _protocol_options(protocol)
-    options.http_filters = _stamp(slot("model"), slot("version"))
+    options.http_filters = stamp(protocol, model=slot("model"), version=slot("version"))
     cluster.typed_extension_protocol_options = {_OPTIONS: pack(options)}
     return Template.compile(bytes(cluster))
 
@@ -227,19 +221,3 @@ def _protocol_options(protocol: Protocol) -> HttpProtocolOptions:
         explicit_http_config=explicit,
         outlier_detection=failure_matcher(protocol),
     )
-
-
-def _stamp(model: str, version: str) -> list[HttpFilter]:
-    """Model and version on every attempt: an attempt on another arm gets that arm's."""
-    mutations = Mutations(
-        request_mutations=[
-            HeaderMutation(append=set_header(headers.MODEL, model)),
-            HeaderMutation(append=set_header(headers.VERSION, version)),
-        ]
-    )
-    return [
-        HttpFilter(
-            name="headrace.stamp", typed_config=pack(HeaderMutationFilter(mutations=mutations))
-        ),
-        HttpFilter(name="envoy.filters.http.upstream_codec", typed_config=pack(UpstreamCodec())),
-    ]

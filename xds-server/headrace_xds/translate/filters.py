@@ -53,6 +53,9 @@ def authenticate(tenants: Sequence[ir.Tenant], cache: FragmentCache) -> Resource
             "TENANT_HEADER": headers.TENANT,
             "TIER_HEADER": headers.TIER,
             "INVALID_API_KEY": _unauthenticated(),
+            "NO_CALL": _refusal(Refusal.METHOD_NOT_ALLOWED, "a gRPC call is a POST"),
+            "NO_UPGRADE": _refusal(Refusal.NOT_FOUND, "no connection is upgraded here"),
+            "TWO_HOSTS": _refusal(Refusal.INVALID_VALUE, "the request names two hosts"),
         }
         return _lua(AUTHENTICATE, constants, ("refuse", "sha256", "authenticate"))
 
@@ -70,6 +73,7 @@ def model(cache: FragmentCache) -> Resource:
             "MODEL_HEADER": headers.MODEL,
             "PIN_HEADER": headers.PIN,
             "CLUSTER_HEADER": headers.CLUSTER,
+            "DEADLINE_HEADER": headers.DEADLINE,
             "MODEL_HINT": headers.MODEL_HINT,
             "VERSION_HINT": headers.VERSION_HINT,
             "INVALID_API_KEY": _unauthenticated(),

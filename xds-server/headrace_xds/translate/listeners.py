@@ -119,7 +119,11 @@ def _harden(manager: HttpConnectionManager) -> None:
             HttpProtocolOptionsHeadersWithUnderscoresAction.REJECT_REQUEST
         ),
     )
-    manager.http_protocol_options = Http1ProtocolOptions(allow_chunked_length=False)
+    manager.http_protocol_options = Http1ProtocolOptions(
+        allow_chunked_length=False,
+        # A gateway is no proxy for other hosts, so that a path never names a host of its own.
+        allow_absolute_url=False,
+    )
     manager.http2_protocol_options = Http2ProtocolOptions(
         max_concurrent_streams=CONCURRENT_STREAMS,
         initial_stream_window_size=STREAM_WINDOW_BYTES,

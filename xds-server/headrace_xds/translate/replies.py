@@ -46,7 +46,7 @@ def local_replies() -> LocalReplyConfig:
         *_both([_flags("UH")], Refusal.NOT_READY, "no node is ready for this model version"),
         *_both([_flags("UF", "UC", "UR", "LR")], Refusal.UPSTREAM_RESET, "the node went away"),
         *_both([_flags("UT", "DT", "UMSDR", "SI")], Refusal.TIMEOUT, "the request took too long"),
-        _http_reply([_status(408)], Refusal.TIMEOUT, "the request came too slowly", status=408),
+        _http_reply([_status(408)], Refusal.SLOW_SENDER, "the request came too slowly"),
         *_both([_status(413)], Refusal.REQUEST_TOO_LARGE, "the body is larger than 10 MB"),
         *_both([_status(503)], Refusal.OVERLOADED, "the gateway is short of memory"),
         *_both([_status(400)], Refusal.INVALID_VALUE, "the request is malformed"),
@@ -75,11 +75,11 @@ def _grpc_reply(
 
 
 def _http_reply(
-    conditions: list[AccessLogFilter], refusal: Refusal, message: str, status: int | None = None
+    conditions: list[AccessLogFilter], refusal: Refusal, message: str
 ) -> ResponseMapper:
     return ResponseMapper(
         filter=_all(conditions),
-        status_code=status or refusal.http,
+        status_code=refusal.http,
         headers_to_add=_retry_after(refusal),
         body_format_override=_json(body(Refused(refusal, message)).decode()),
     )

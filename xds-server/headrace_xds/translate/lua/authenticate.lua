@@ -1,5 +1,8 @@
 -- Who calls: a key becomes a tenant and its tier, and goes no further. A request leaves this filter
 -- with a tenant, with the tenant "-" because its path needs none, or not at all.
+--
+-- Requests that the connection manager should refuse, and does not, end here as well: it lets an
+-- upgrade pass as long as no route is chosen, and takes the hosts of two headers for one name.
 local identities = {}
 for hash, tenant, tier in IDENTITIES:gmatch("(%x+) (%S+) (%S+)\n") do
   identities[hash] = { tenant = tenant, tier = tier }
@@ -61,6 +64,18 @@ end
 function envoy_on_request(handle)
   local headers = handle:headers()
   local grpc = is_grpc(headers)
+  if headers:get("upgrade") ~= nil then
+    refuse(handle, grpc, NO_UPGRADE)
+    return
+  end
+  if grpc and headers:get(":method") ~= "POST" then
+    refuse(handle, grpc, NO_CALL)
+    return
+  end
+  if headers:getNumValues(":authority") ~= 1 or headers:get(":authority"):find(",", 1, true) then
+    refuse(handle, grpc, TWO_HOSTS)
+    return
+  end
   local path = headers:get(":path"):match("^[^?]*")
   if is_open(headers:get(":method"), path, grpc) then
     headers:replace(TENANT_HEADER, "-")

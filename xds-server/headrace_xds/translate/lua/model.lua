@@ -100,6 +100,32 @@ local function ask(handle, model, version, protocol)
   end
 end
 
+-- Milliseconds of a grpc-timeout; nil for what is none.
+local UNIT_MS = { H = 3600000, M = 60000, S = 1000, m = 1, u = 1e-3, n = 1e-6 }
+
+local function timeout_ms(text)
+  local number, unit = (text or ""):match("^(%d+)([HMSmun])$")
+  if number == nil or #number > 8 then
+    return nil
+  end
+  return math.min(math.max(math.ceil(number * UNIT_MS[unit]), 1), 1e9)
+end
+
+-- What gRPC itself would read from the headers of a call; clusters remove it before a node's gRPC
+-- library can see it. That library answers bad values with bare errors, which count as illness.
+local function check_call(handle, headers)
+  local encoding = headers:get("grpc-encoding")
+  if encoding ~= nil and encoding ~= "identity" then
+    refuse(handle, true, ENCODING_NOT_ACCEPTED)
+    return false
+  end
+  local left = timeout_ms(headers:get("grpc-timeout"))
+  if left ~= nil then
+    headers:replace(DEADLINE_HEADER, string.format("%d", left))
+  end
+  return true
+end
+
 local function ask_grpc(handle, method)
   if method == "ModelStreamInfer" then
     ask(handle, handle:headers():get(MODEL_HINT) or "", nil, "grpc")
@@ -137,6 +163,9 @@ function envoy_on_request(handle)
   end
   local path = headers:get(":path"):match("^[^?]*")
   if grpc then
+    if not check_call(handle, headers) then
+      return
+    end
     if path:sub(1, #SERVICE) == SERVICE and not ask_grpc(handle, path:sub(#SERVICE + 1)) then
       return
     end

@@ -1,5 +1,7 @@
 """Edits of YAML: the object changes, comments and other documents stay as they are."""
 
+import time
+
 import pytest
 
 from headrace.config.edit import NotFoundError, remove, split, upsert
@@ -70,6 +72,32 @@ def test_a_file_without_a_last_line_break_can_be_edited() -> None:
     }
     changed = upsert({"x.yaml": A.rstrip("\n")}, A2.rstrip("\n"))
     assert load(list(changed.items())).ok
+
+
+def test_windows_line_breaks_stay() -> None:
+    text = f"{MODELINE}# first\n{A}---\n{B}".replace("\n", "\r\n")
+    expected = f"{MODELINE}# first\n{A2}---\n{B}".replace("\n", "\r\n")
+    assert upsert({"x.yaml": text}, A2) == {"x.yaml": expected}
+    assert upsert({"x.yaml": text}, A) == {}
+    assert upsert({"x.yaml": f"{A}---\n{B}"}, A2.replace("\n", "\r\n")) == {
+        "x.yaml": f"{A2}---\n{B}"
+    }
+
+
+@pytest.mark.parametrize("head", [f"{MODELINE}# first\n", "%YAML 1.2\n---\n", "--- # first\n"])
+def test_a_byte_order_mark_stays_before_all_else(head: str) -> None:
+    text = f"\ufeff{head}{A}---\n{B}"
+    assert upsert({"x.yaml": text}, A2) == {"x.yaml": f"\ufeff{head}{A2}---\n{B}"}
+    assert upsert({}, f"\ufeff{A}") == {"tenant-a.yaml": A}
+
+
+def test_many_objects_are_applied_in_time_that_grows_with_their_number() -> None:
+    text = "---\n".join(A.replace("{name: a}", f"{{name: a-{n}}}") for n in range(2_000))
+    wanted = text.replace("spec: {}", "spec: {tier: critical}")
+    began = time.process_time()
+    assert upsert({"x.yaml": text}, wanted) == {"x.yaml": wanted}
+    # Typically 2 s; the bound is for what is not linear.
+    assert time.process_time() - began < 20
 
 
 def test_an_object_goes_with_its_comments_and_separator() -> None:

@@ -147,14 +147,15 @@ class Configuration:
 
     async def apply(self, text: str, *, dry_run: bool) -> tuple[Checked, dict[str, str]]:
         """Put documents into the folder; the outcome and a result for each of their objects."""
-        request = load([("request", text)])
+        request = await asyncio.to_thread(load, [("request", text)])
         if not request.ok:
             return Checked((), request.problems, None), {}
         async with self._busy:
             folder = await self._read()
-            files = _merged(folder.files, edit.upsert(folder.files, text))
+            changed = await asyncio.to_thread(edit.upsert, folder.files, text)
+            files = _merged(folder.files, changed)
             checked = await asyncio.to_thread(check, files, self._cache)
-            results = _results(folder, request, checked)
+            results = await asyncio.to_thread(_results, folder, request, checked)
             if checked.compiled is not None and not dry_run:
                 await self._write(folder, files, checked)
             return checked, results
@@ -163,7 +164,8 @@ class Configuration:
         """Take an object out of the folder; NotFoundError where there is none."""
         async with self._busy:
             folder = await self._read()
-            files = _merged(folder.files, edit.remove(folder.files, kind, name))
+            changed = await asyncio.to_thread(edit.remove, folder.files, kind, name)
+            files = _merged(folder.files, changed)
             checked = await asyncio.to_thread(check, files, self._cache)
             if checked.compiled is not None and not dry_run:
                 await self._write(folder, files, checked)

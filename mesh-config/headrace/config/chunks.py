@@ -5,9 +5,14 @@ indented there, so documents can be told apart without parsing them: one that is
 hide those after it, and one that is replaced leaves the others as they were.
 """
 
+from typing import Final
+
 import msgspec
 
-_BLANKS = frozenset({"", " ", "\t", "\n", "\r"})
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""May begin a file, where it means nothing."""
+
+_BLANKS: Final = frozenset({"", " ", "\t", "\n", "\r"})
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -24,12 +29,13 @@ def chunks(text: str) -> list[Chunk]:
     first = 0
     ended = directives = False
     for number, line in enumerate(text.splitlines(keepends=True)):
+        bare = line if number else line.removeprefix(BYTE_ORDER_MARK)
         if held and (ended or (is_marker(line, "---") and not directives)):
             found.append(Chunk(first, "".join(held)))
             held, first, directives = [], number, False
         held.append(line)
         ended = is_marker(line, "...")
-        directives = line.startswith("%") or (directives and not is_marker(line, "---"))
+        directives = bare.startswith("%") or (directives and not is_marker(bare, "---"))
     if held:
         found.append(Chunk(first, "".join(held)))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import yaml
 
-from headrace.config.chunks import Chunk, chunks, is_marker
+from headrace.config.chunks import BYTE_ORDER_MARK, Chunk, chunks, is_marker
 from headrace.config.load import load
 from headrace.config.yaml import documents, scalar
 
@@ -50,22 +50,16 @@ def upsert(files: Mapping[str, str], text: str) -> dict[str, str]:
     if problems := load([("-", text)]).problems:
         raise ValueError(problems[0].message)
     current = {file: split(content) for file, content in sorted(files.items())}
+    places = _places(current)
     for document in split(text):
         if not document.kind:
             continue
-        place = _find(current, document.kind, document.name)
+        place = places.get((document.kind, document.name))
         if place is None:
-            fresh = msgspec.structs.replace(
-                document,
-                separator="",
-                content=_ended(document.content),
-                after=_ended(document.after),
-                end="",
-            )
-            current[_new_name(current, document)] = [fresh]
+            current[_new_name(current, document)] = [_alone(document)]
         else:
             file, index = place
-            current[file] = _replaced(current[file], index, document)
+            current[file][index] = _replaced(current[file][index], document, is_first=index == 0)
     joined = {file: "".join(each.text for each in parts) for file, parts in current.items()}
     return {file: content for file, content in joined.items() if files.get(file) != content}
 
@@ -76,7 +70,7 @@ def remove(files: Mapping[str, str], kind: str, name: str) -> dict[str, str]:
     NotFoundError when there is no such object.
     """
     current = {file: split(content) for file, content in sorted(files.items())}
-    place = _find(current, kind, name)
+    place = _places(current).get((kind, name))
     if place is None:
         raise NotFoundError(f'no {kind} "{name}"')
     file, index = place
@@ -94,7 +88,9 @@ def split(text: str) -> list[Document]:
 
 
 def _document(chunk: Chunk) -> Document:
-    lines = chunk.text.splitlines(keepends=True)
+    text = chunk.text.removeprefix(BYTE_ORDER_MARK)
+    mark = chunk.text[: len(chunk.text) - len(text)]
+    lines = text.splitlines(keepends=True)
     start = 0
     while start < len(lines) and (lines[start].startswith("%") or _is_bare_separator(lines[start])):
         start += 1
@@ -108,7 +104,7 @@ def _document(chunk: Chunk) -> Document:
     return Document(
         kind=kind,
         name=name,
-        separator="".join(lines[:start]),
+        separator=mark + "".join(lines[:start]),
         before="".join(lines[start:first]),
         content="".join(lines[first:last]),
         after="".join(lines[last:end]),
@@ -140,18 +136,24 @@ def _pairs(node: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
         yield from node.value
 
 
-def _find(files: Mapping[str, Sequence[Document]], kind: str, name: str) -> tuple[str, int] | None:
+def _places(files: Mapping[str, Sequence[Document]]) -> dict[tuple[str, str], tuple[str, int]]:
+    """File and index of the first definition of every object."""
+    found: dict[tuple[str, str], tuple[str, int]] = {}
     for file, parts in files.items():
         for index, document in enumerate(parts):
-            if (document.kind, document.name) == (kind, name):
-                return file, index
-    return None
+            found.setdefault((document.kind, document.name), (file, index))
+    return found
 
 
-def _replaced(parts: Sequence[Document], index: int, new: Document) -> list[Document]:
-    old = parts[index]
+def _alone(document: Document) -> Document:
+    """A document as the only one of its file."""
+    content, after = _ended(document.content), _ended(document.after)
+    return msgspec.structs.replace(document, separator="", content=content, after=after, end="")
+
+
+def _replaced(old: Document, new: Document, *, is_first: bool) -> Document:
     before = new.before if "#" in new.before else old.before
-    if index == 0 and _modeline(old.before) and not _modeline(before):
+    if is_first and _modeline(old.before) and not _modeline(before):
         before = _modeline(old.before) + before
     content = new.content
     # Content on the line of its separator takes the separator along: "--- {kind: Mesh}".
@@ -160,10 +162,16 @@ def _replaced(parts: Sequence[Document], index: int, new: Document) -> list[Docu
     elif not is_marker(old.content, "---") and is_marker(content, "---"):
         content = content[len("---") :].lstrip(" \t")
     after = new.after if "#" in new.after else old.after
-    fresh = msgspec.structs.replace(
-        old, before=before, content=_ended(content), after=_ended(after)
-    )
-    return [*parts[:index], fresh, *parts[index + 1 :]]
+    parts = {"before": before, "content": _ended(content), "after": _ended(after)}
+    windows = "\r\n" in old.text
+    changed = {name: _with_breaks(part, windows=windows) for name, part in parts.items()}
+    return msgspec.structs.replace(old, **changed)
+
+
+def _with_breaks(text: str, *, windows: bool) -> str:
+    """Text with the line breaks of the file that it goes to."""
+    plain = text.replace("\r\n", "\n")
+    return plain.replace("\n", "\r\n") if windows else plain
 
 
 def _modeline(before: str) -> str:

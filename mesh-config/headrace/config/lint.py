@@ -50,10 +50,12 @@ def _regions(placed: Placed, mesh: schema.Mesh) -> Iterator[Problem]:
             message = f'region "{region.name}" is there already'
             yield placed.problem("HR0204", (*path, "name"), message)
         names.add(region.name)
+        zones: set[str] = set()
         for place, zone in enumerate(region.zones):
-            if zone in region.zones[:place]:
+            if zone in zones:
                 message = f'zone "{zone}" is there already'
                 yield placed.problem("HR0204", (*path, "zones", place), message)
+            zones.add(zone)
         if region.name in region.failover:
             yield placed.problem("HR0209", (*path, "failover"), "a region cannot replace itself")
         if not region.gateways:
@@ -86,12 +88,13 @@ def _gateways(placed: Placed, mesh: schema.Mesh) -> Iterator[Problem]:
 def _pools(loaded: Loaded) -> Iterator[Problem]:
     placements = [model.spec.placement.pools for _, model in loaded.each(schema.Model)]
     used = {name for pools in placements for name in pools}
+    are_all_placed = bool(placements) and all(placements)
     for placed, pool in loaded.each(schema.Pool):
         is_static = pool.spec.discovery.type == "static"
         if is_static != bool(pool.spec.discovery.nodes):
             message = "it lists no nodes" if is_static else "only static discovery lists nodes"
             yield placed.problem("HR0208", ("spec", "discovery"), message)
-        if placements and all(placements) and placed.name not in used:
+        if are_all_placed and placed.name not in used:
             yield placed.problem("HR0308", ("metadata", "name"), "no model is placed on this pool")
 
 
@@ -163,9 +166,10 @@ def _reach(loaded: Loaded) -> Iterator[Problem]:
         for region in mesh.spec.regions
         if region.gateways
     }
+    everywhere = set(homes.values())
     for placed, model in loaded.each(schema.Model):
-        pools = model.spec.placement.pools or tuple(homes)
-        held = {homes[pool] for pool in pools if pool in homes}
+        pools = model.spec.placement.pools
+        held = {homes[pool] for pool in pools if pool in homes} if pools else everywhere
         lost = sorted(name for name, regions in reached.items() if not regions & held)
         if lost:
             message = f"gateways of {', '.join(lost)} reach no pool that the model is placed on"

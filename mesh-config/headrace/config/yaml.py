@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import yaml
 
 from headrace import limits
-from headrace.config.chunks import Chunk, chunks
+from headrace.config.chunks import BYTE_ORDER_MARK, Chunk, chunks
 from headrace.config.problems import Problem, shown
 
 Scalar = str | int | float | bool | None
@@ -104,6 +104,9 @@ def _unreadable(file: str, text: str) -> Problem | None:
 
 def _document(file: str, chunk: Chunk) -> tuple[yaml.Node | None, list[Problem]]:
     """Root of a chunk; None when it has none or cannot be parsed."""
+    if (number := _tag_directive(chunk.text)) is not None:
+        message = "the directive %TAG is not supported, as tags are not; leave it out"
+        return None, [_problem(file, chunk.line + number, 0, "HR0617", message)]
     try:
         # The composer recurses in C, so how deep it would go must be known before it runs.
         is_empty, problem = _screen(file, chunk)
@@ -117,6 +120,18 @@ def _document(file: str, chunk: Chunk) -> tuple[yaml.Node | None, list[Problem]]
     assert root is not None, "a chunk with an event for a node has a node"
     message = "merge keys (<<) are not supported; write the fields out"
     return root, [_at(file, node, "HR0617", message) for node in _place(root, chunk.line)]
+
+
+def _tag_directive(text: str) -> int | None:
+    """Line of the first ``%TAG``: libyaml compares each with all before it, which takes minutes."""
+    if "%TAG" not in text:
+        return None
+    for number, line in enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n")):
+        if line.startswith("%TAG"):
+            return number
+        if line.strip() and not line.startswith("%") and not line.lstrip().startswith("#"):
+            break
+    return None
 
 
 def _screen(file: str, chunk: Chunk) -> tuple[bool, Problem | None]:

@@ -9,7 +9,7 @@ from headrace_xds.local.mesh import LocalMesh
 from tests.fakes import echo_mesh
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def frail_mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
     with echo_mesh.running("echo", tmp_path_factory.mktemp("chaos")) as mesh:
         yield mesh

@@ -12,13 +12,13 @@ from tests.fakes.front_door import FrontDoor, front_door
 from tests.fakes.triton_process import TritonProcess, running_triton
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
     with echo_mesh.running("echo", tmp_path_factory.mktemp("echo")) as mesh:
         yield mesh
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
     """The mesh that ``make up`` starts, real models and all, on free ports."""
     examples = Path(__file__).parents[2] / "mesh-config" / "examples" / "local"

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -17,6 +16,7 @@ from headrace import ir
 from headrace.names import cluster
 from headrace_xds.binaries import envoy
 from headrace_xds.translate.bootstrap import bootstrap
+from tests.fakes.control_process import Launch, Server, start
 from tests.fakes.gpu_node import FakeGpuNode
 
 DEADLINE_S = 30.0
@@ -79,13 +79,16 @@ spec:
 class ControlWorld:
     """What a test does to the control server and sees of it. Use as an async context manager."""
 
-    def __init__(self, folder: Path, *, return_grace_s: float | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, return_grace_s: float | None = None, launch: Launch | None = None
+    ) -> None:
+        self._launch = launch or start
         self.config = folder / "config"
         self.state = folder / "state"
         self.nodes: dict[str, FakeGpuNode] = {}
         self.failures: list[str] = []
         self.answered = 0
-        self.server: asyncio.subprocess.Process | None = None
+        self.server: Server | None = None
         self._folder = folder
         self._stack = AsyncExitStack()
         self._xds_port, self.admin_port, self._envoy_admin, self._gateway = _free_ports(4)
@@ -156,16 +159,13 @@ class ControlWorld:
         """Start the control server and do not wait for it."""
         ports_file = self._ports_file
         ports_file.unlink(missing_ok=True)
-        arguments = ["-m", "headrace_xds", "--config", str(self.config)]
+        arguments = ["--config", str(self.config)]
         arguments += ["--state-dir", str(self.state), "--ports-file", str(ports_file)]
         arguments += ["--xds-address", f"127.0.0.1:{self._xds_port}"]
         arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
         if self._return_grace_s is not None:
             arguments += ["--return-grace", str(self._return_grace_s)]
-        with (self._folder / "control.log").open("ab") as log:
-            self.server = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stderr=log
-            )
+        self.server = await self._launch(arguments, self._folder / "control.log")
 
     async def stop(self, number: int = signal.SIGTERM) -> int:
         """End the control server; its exit status."""
@@ -313,8 +313,11 @@ class ControlWorld:
         return [(item["kind"], item["metadata"]["name"], item["spec"]) for item in items]
 
     async def _is_as_new(self) -> bool:
-        generation = await self.admin("/v1/generation")
-        if not generation["accepted"] or await self._meaning() != self._first:
+        return await self._meaning() == self._first and await self.is_whole()
+
+    async def is_whole(self) -> bool:
+        """Whether every node serves every version, to the control server and to Envoy."""
+        if not (await self.admin("/v1/generation"))["accepted"]:
             return False
         for version in (1, 2):
             found = (await self.endpoints(version)).values()

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 from xds.type.v3 import typed_struct_pb2
 
-from headrace import names
+from headrace import limits, names
 from headrace_sidecar.adsclient.client import METHOD, AdsClient
 from headrace_sidecar.adsclient.messages import Assigned, NodeInfo, Removed, Request
 from headrace_sidecar.adsclient.wire import decode_response, encode_request
@@ -157,7 +157,7 @@ async def test_a_client_that_takes_no_bytes_is_cut_off_after_the_write_deadline(
 ) -> None:
     padding = "x" * 3 * 2**20
     world.publish("slow", LISTENER, listener("l", 1, "r", stat_prefix=padding))
-    server = AdsServer(world.hub, write_deadline_s=0.5)
+    server = AdsServer(world.hub, write_deadline_s=limits.WRITE_DEADLINE_S / 60)
     await server.start("127.0.0.1:0")
     async with raw_stream(
         server.port, ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_536)
@@ -188,6 +188,15 @@ async def test_a_request_that_makes_no_sense_gets_a_status(
     async with raw_stream(server.port) as call:
         await call.write(data)
         assert await call.code() == status
+    assert world.hub.connections == ()
+
+
+async def test_ads_message_bytes_bound_what_a_client_may_send(
+    world: RecordedHub, server: AdsServer
+) -> None:
+    async with raw_stream(server.port) as call:
+        await call.write(bytes(limits.ADS_MESSAGE_BYTES + 1))
+        assert await call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert world.hub.connections == ()
 
 

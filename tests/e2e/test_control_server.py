@@ -2,18 +2,21 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from headrace_xds.source.files import POLL_S, SETTLE_S
 from tests.fakes.control_world import MODEL, ROUTE, ControlWorld, until
 from tests.fakes.gpu_node import Load
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 
+EDITS = 200
 EDITED = MODEL.replace("executor: identity}", "executor: identity, threads: 2}", 1)
 
 
@@ -78,6 +81,27 @@ async def test_a_broken_edit_changes_nothing_but_the_list_of_problems(world: Con
 
     world.route_to(2)
     await until(fixed)
+
+
+async def test_many_rapid_edits_are_few_pushes_and_the_last_one_counts(
+    world: ControlWorld,
+) -> None:
+    before, pushes = await world.generation(), await world.stats("rds.gateway.update_success")
+
+    async def on_version_2() -> bool:
+        return await world.infer() == "2"
+
+    async with world.under_load():
+        started_s = time.monotonic()
+        for number in range(EDITS):
+            world.route_to(1 + (number % 3 > 0))
+            await asyncio.sleep(0.002)
+        await until(on_version_2)
+        took_s = time.monotonic() - started_s
+    readings = 1 + took_s / (SETTLE_S + POLL_S)
+    assert await world.generation() - before <= readings
+    after = await world.stats("rds.gateway.update_success")
+    assert 1 <= sum(after.values()) - sum(pushes.values()) <= readings
 
 
 async def test_a_restart_empties_no_endpoint_set_and_sends_nothing_twice(

@@ -1,6 +1,7 @@
 """From files to what is in effect; the last good configuration when they are bad."""
 
 import logging
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -196,3 +197,16 @@ def test_a_check_of_unchanged_parts_encodes_nothing_again() -> None:
     built = cache.built
     configuration.check(FILES, cache)
     assert cache.built == built
+
+
+async def test_a_folder_that_is_deleted_changes_nothing_and_is_named(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.made.start()
+    shutil.rmtree(world.folder)
+    await world.reload()
+    assert (world.made.generation, world.made.accepted) == (1, False)
+    assert world.made.unreadable == ("config: No such file or directory",)
+    assert len(world.effects) == 1
+    world.folder.mkdir()
+    await world.reload(**{name.removesuffix(".yaml"): text for name, text in FILES.items()})
+    assert (world.made.generation, world.made.accepted) == (1, True)

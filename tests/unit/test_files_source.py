@@ -1,6 +1,7 @@
 """A folder of YAML files, read while others write to it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +43,31 @@ async def test_an_edit_a_new_file_and_a_removed_file_are_seen(tmp_path: Path) ->
         assert (await next_of(seen)).files == {"a.yaml": "2", "b.yml": "3"}
         (tmp_path / "a.yaml").unlink()
         assert (await next_of(seen)).files == {"b.yml": "3"}
+
+
+async def test_a_renamed_file_is_one_change(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("1")
+    async with watched(tmp_path) as seen:
+        (tmp_path / "a.yaml").rename(tmp_path / "b.yaml")
+        assert (await next_of(seen)).files == {"b.yaml": "1"}
+        (tmp_path / "b.yaml").rename(tmp_path / "b.txt")
+        assert (await next_of(seen)).files == {}
+        assert seen.empty()
+
+
+async def test_many_rapid_edits_are_few_readings_and_the_last_one_counts(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("0")
+    async with watched(tmp_path) as seen:
+        started_s = time.monotonic()
+        for number in range(1, 201):
+            write_file(tmp_path / "a.yaml", str(number))
+            await asyncio.sleep(0.002)
+        readings = 1
+        while (await next_of(seen)).files != {"a.yaml": "200"}:
+            readings += 1
+        took_s = time.monotonic() - started_s
+        assert readings <= 1 + took_s / (files.SETTLE_S + files.POLL_S)
+        assert seen.empty()
 
 
 async def test_touching_and_other_files_are_not_changes(tmp_path: Path) -> None:

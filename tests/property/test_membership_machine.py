@@ -23,6 +23,7 @@ class Fleet(RuleBasedStateMachine):
         self.membership = Membership(None, now_s=0)
         self.wanted = frozenset({"vision@1"})
         self.fingerprint = "f"
+        self.pool = "a"
         self.streams: dict[str, int] = {}
         self.next_stream = 1
         self.answered: set[str] = set()
@@ -30,7 +31,8 @@ class Fleet(RuleBasedStateMachine):
         self.place()
 
     def place(self) -> None:
-        wanted = {name: Wanted(frozenset({"a"}), self.fingerprint, lambda _: "v") for name in self.wanted}
+        pools = frozenset({self.pool})
+        wanted = {n: Wanted(pools, self.fingerprint, lambda _: "v") for n in self.wanted}
         self.membership.place(wanted, (), now_s=self.now_s)
 
     @rule(name=NODES, claims=st.booleans())
@@ -96,6 +98,20 @@ class Fleet(RuleBasedStateMachine):
         self.place()
         assert [pair for pair in before if pair[0] in stays] == self.serving()
 
+    @rule(pool=st.sampled_from("ab"))
+    def move(self, pool: str) -> None:
+        """All nodes are in pool a; what moves to b must not unload before gateways know."""
+        before, self.pool = self.serving(), pool
+        self.place()
+        if pool == "b":
+            assert self.serving() == []
+            assert all(name in self.membership.offers(node) for name, node in before)
+
+    @rule(name=NAMES)
+    def gateways_know(self, name: str) -> None:
+        self.membership.release(name, now_s=self.now_s)
+        assert name not in self.membership.retiring()
+
     @rule(seconds=st.sampled_from([1.0, 40.0, limits.FORGET_NODE_S]))
     def wait(self, seconds: float) -> None:
         before = len(self.membership.nodes)
@@ -109,6 +125,7 @@ class Fleet(RuleBasedStateMachine):
     def restart(self) -> None:
         record = self.membership.record()
         held = {held.name for node in record.nodes for held in node.held} & self.wanted
+        held = held if self.pool == "a" else set()
         self.streams.clear()
         self.membership = Membership(record, now_s=self.now_s)
         self.place()
@@ -134,7 +151,12 @@ class Fleet(RuleBasedStateMachine):
     @invariant()
     def nodes_are_offered_exactly_what_is_wanted(self) -> None:
         for name in self.membership.nodes:
-            assert self.membership.offers(name).keys() == self.wanted
+            offered = self.membership.offers(name).keys()
+            assert offered == (self.wanted if self.pool == "a" else offered & self.retiring(name))
+
+    def retiring(self, node: str) -> set[str]:
+        holdings = self.membership.nodes[node].holdings.items()
+        return {name for name, holding in holdings if holding.retires_at_s is not None}
 
     def serving(self) -> list[tuple[str, str]]:
         return [

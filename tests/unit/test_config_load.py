@@ -14,6 +14,7 @@ from headrace.config.yaml import documents, scalar
 from tests.fakes.small_mesh import CLEAN, KEY, changed, problems_of, shown_by
 
 TENANT = "apiVersion: headrace.dev/v1alpha1\nkind: Tenant\nmetadata: {name: %s}\nspec: %s\n"
+HEADER = "  match: {headers: [{name: x-a, value: %s}]}"
 LABEL = TENANT % ("demo", "{}")
 
 
@@ -139,6 +140,9 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
             '"*" is not allowed; write it like example.com',
         ),
         ("  timeout: 10s", "  match: {hosts: ['a*.b']}", "HR0606", "is not allowed"),
+        ("  timeout: 10s", HEADER % '" a"', "HR0606", '" a" is not allowed; write it quoted'),
+        ("  timeout: 10s", HEADER % '"a\\nb"', "HR0606", r'"a\nb" is not allowed'),
+        ("  timeout: 10s", HEADER % "1", "HR0604", "expected text, got 1; write it quoted"),
         ("spec: {apiKeys", "spec: {tier: gold, apiKeys", "HR0606", '"gold" is not allowed'),
         ("kind: Route", "kind: [Route]", "HR0604", "expected text, got a list"),
         ("kind: Route\n", "", "HR0607", 'missing field "kind"; expected one of: Mesh'),

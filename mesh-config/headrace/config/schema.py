@@ -205,7 +205,15 @@ class HeaderMatch(Struct, frozen=True):
     """A request header with exactly this value."""
 
     name: Header
-    value: Annotated[str, Meta(max_length=1024)]
+    value: Annotated[
+        str,
+        Meta(
+            # What HTTP cannot carry in a header, or takes off its ends, no request could meet.
+            pattern=r"^([^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?)?$",
+            max_length=1024,
+            extra={"hint": "write it quoted, without control characters or blanks at its ends"},
+        ),
+    ]
 
 
 class MatchSpec(Struct, frozen=True):

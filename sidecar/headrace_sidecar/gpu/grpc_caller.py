@@ -9,7 +9,7 @@ from headrace.oip import patience, priority
 class Caller:
     """What the metadata and the deadline of one call say."""
 
-    __slots__ = ("_context", "_expected_ms", "_left_ms", "stamped", "tier", "version")
+    __slots__ = ("_context", "_expected_ms", "_left_ms", "model", "stamped", "tier", "version")
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -17,6 +17,8 @@ class Caller:
         self.tier = priority.tier_of(_text(given.get(headers.TIER)), shadow=headers.SHADOW in given)
         self._expected_ms = _text(given.get(patience.EXPECTED_TIMEOUT))
         self._left_ms = _text(given.get(headers.DEADLINE))
+        self.model = _text(given.get(headers.MODEL)) or ""
+        """Model that a gateway routed the call for."""
         self.stamped = _text(given.get(headers.VERSION)) or ""
         """Version that a gateway chose this node for."""
         self.version = self.stamped or _text(given.get(headers.VERSION_HINT)) or ""

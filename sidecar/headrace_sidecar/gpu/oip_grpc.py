@@ -15,6 +15,7 @@ from tritonclient.grpc import service_pb2
 from headrace import headers, limits
 from headrace.oip import grpc_request, identifiers, priority
 from headrace.oip.grpc_outline import outline
+from headrace.oip.tensors import invalid
 from headrace.refusals import Refusal, Refused
 from headrace_sidecar.gpu import conversion, grpc_method, messages, oip_metadata
 from headrace_sidecar.gpu.converters import Converters
@@ -183,6 +184,9 @@ class OipGrpc:
 
     def _find(self, model: str, version: str, caller: Caller) -> Served:
         identifiers.check_model(model, "model_name")
+        if caller.model not in ("", model):
+            # In a stream. The routes of the other model, with their limits, would be passed by.
+            raise invalid("model_name", f"the call was routed for {caller.model!r}")
         number = identifiers.parse_version(version or caller.version, "model_version")
         return self._serving.find(model, number, routed=str(number) == caller.stamped)
 

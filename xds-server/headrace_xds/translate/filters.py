@@ -20,6 +20,7 @@ from headrace_xds.translate.packing import pack, typed_struct
 from headrace_xds.translate.resources import Resource, resource
 
 AUTHENTICATE: Final = "headrace.authenticate"
+BODY_SIZE: Final = "headrace.body_size"
 MODEL: Final = "headrace.model"
 RATE_LIMIT: Final = "headrace.rate_limit"
 LUA_URL: Final = "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua"

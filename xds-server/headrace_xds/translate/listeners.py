@@ -144,7 +144,7 @@ def _filters() -> list[HttpFilter]:
     return [
         _discovered(filters.AUTHENTICATE, filters.LUA_URL),
         HttpFilter(
-            name="headrace.body_size",
+            name=filters.BODY_SIZE,
             typed_config=typed_struct(BODY_SIZE_TYPE, {"max_request_bytes": limits.BODY_BYTES}),
         ),
         _discovered(filters.MODEL, filters.LUA_URL),

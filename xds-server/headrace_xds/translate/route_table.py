@@ -4,6 +4,8 @@ from collections import defaultdict
 from typing import Final
 
 from envoy_data_plane.envoy.config.route.v3 import (
+    DirectResponseAction,
+    FilterConfig,
     HeaderMatcher,
     Route,
     RouteAction,
@@ -20,8 +22,9 @@ from envoy_data_plane.xds.type.matcher.v3 import Matcher, MatcherMatcherTree, Ma
 from headrace import headers, ir, names
 from headrace.names import Protocol
 from headrace_xds.translate import resources
+from headrace_xds.translate.filters import BODY_SIZE
 from headrace_xds.translate.fragments import FragmentCache
-from headrace_xds.translate.matching import SERVICE
+from headrace_xds.translate.matching import SERVICE, STREAM_PATH
 from headrace_xds.translate.packing import pack, seconds
 from headrace_xds.translate.resources import Resource, resource
 from headrace_xds.translate.retries import retry_policy
@@ -123,12 +126,31 @@ def _matcher() -> tuple[bytes, bytes]:
 
 
 def _node_routes() -> list[Route]:
-    return [_node_route(path, protocol) for path, protocol in NODE_PATHS]
+    return [_stream_route(), *(_node_route(path, protocol) for path, protocol in NODE_PATHS)]
+
+
+def _stream_route() -> Route:
+    """What a stream matches until its model is known, which is when its filters are chosen.
+
+    The bound on bodies is for one message; a stream may carry many, which the node bounds singly.
+    """
+    return Route(
+        name="streams",
+        match=RouteMatch(path=STREAM_PATH, headers=[_no_model()]),
+        direct_response=DirectResponseAction(status=404),
+        typed_per_filter_config={
+            BODY_SIZE: pack(FilterConfig(disabled=True)),
+        },
+    )
+
+
+def _no_model() -> HeaderMatcher:
+    return HeaderMatcher(name=headers.MODEL, present_match=True, invert_match=True)
 
 
 def _node_route(path: str, protocol: Protocol) -> Route:
     match = RouteMatch(path=path)
-    match.headers = [HeaderMatcher(name=headers.MODEL, present_match=True, invert_match=True)]
+    match.headers = [_no_model()]
     if protocol == "grpc":
         match.grpc = RouteMatchGrpcRouteMatchOptions()
     action = RouteAction(

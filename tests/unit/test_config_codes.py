@@ -210,6 +210,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "$.spec.sticky",
         "{header: x-user}",
     ),
+    "HR0312": (
+        changed(SPLIT, MATCH % "{name: x-a, value: '1'}"),
+        "$.spec.match.headers",
+        "[{name: x-a",
+    ),
     "HR0501": (
         changed("{name: gw-eu}", "{name: gw-eu, address: '::'}"),
         "$.spec.regions[0].gateways[0]",
@@ -247,7 +252,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "HR0617": (changed("{name: demo}", "{<<: {name: demo}}"), "$", "<<"),
 }
 """Codes whose problem comes with others; every other case has exactly one problem."""
-TOGETHER = {"HR0309": {"HR0301"}, "HR0616": {"HR0602"}}
+TOGETHER = {"HR0213": {"HR0312"}, "HR0309": {"HR0301"}, "HR0616": {"HR0602"}}
 
 
 def test_the_clean_mesh_has_no_problem() -> None:

@@ -16,6 +16,7 @@ def check(loaded: Loaded) -> Iterator[Problem]:
     """Every contradiction and every advice about routes."""
     models = {placed.name: model for placed, model in loaded.each(schema.Model)}
     yield from _twins(loaded)
+    yield from _narrow(loaded)
     for placed, route in loaded.each(schema.Route):
         yield from _headers(placed, route)
         yield from _split(placed, route)
@@ -36,6 +37,19 @@ def _twins(loaded: Loaded) -> Iterator[Problem]:
         if other != placed.name:
             message = f'route "{other}" matches the same requests; one would never be used'
             yield placed.problem("HR0207", ("spec", "match"), message)
+
+
+def _narrow(loaded: Loaded) -> Iterator[Problem]:
+    """Models whose callers all must send a header: the first route by a header takes away the one
+    that the model had without any route. Hosts are left alone, since they part whole audiences.
+    """
+    routes: dict[str, list[tuple[Placed, schema.Route]]] = {}
+    for placed, route in loaded.each(schema.Route):
+        routes.setdefault(route.spec.model, []).append((placed, route))
+    for model, found in routes.items():
+        if all(route.spec.match.headers for _, route in found):
+            message = f'requests for "{model}" without these headers are answered with 404'
+            yield found[0][0].problem("HR0312", ("spec", "match", "headers"), message)
 
 
 def _headers(placed: Placed, route: schema.Route) -> Iterator[Problem]:

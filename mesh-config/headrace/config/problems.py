@@ -112,6 +112,11 @@ CODES: Final[dict[str, Code]] = {
     "HR0311": Code(
         _I, "Sticky, with nothing to stick to", "Add a second side to the split, or drop sticky."
     ),
+    "HR0312": Code(
+        _W,
+        "Model that only some headers reach",
+        "Add a route without headers: a model with a route has no route of its own any more.",
+    ),
     # Security
     "HR0501": Code(_W, "Gateway open to every network", "Bind an address, or front it with TLS."),
     "HR0502": Code(_W, "No tenant has a key", "Every inference will be refused; add a Tenant."),

@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(240)]
 
 GONE_WITHIN_S = 3.0
 RPS = 60.0
+BUSY_RPS = 30.0
+"""A model that takes 20 ms is a third busy with it on each of two nodes."""
 
 
 def url(mesh: LocalMesh, region: str = "eu") -> str:
@@ -119,7 +121,10 @@ async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -
 
 
 async def test_a_frozen_shadow_changes_nothing_for_callers(mesh: LocalMesh) -> None:
-    """Copies to a version that answers nothing pile up behind their own breaker."""
+    """Copies to a version that answers nothing pile up behind their own breaker.
+
+    Thawed before the sidecars take it for hung, so that no repair is part of this.
+    """
     frozen = [
         pid
         for node in mesh.plan.nodes
@@ -133,7 +138,7 @@ async def test_a_frozen_shadow_changes_nothing_for_callers(mesh: LocalMesh) -> N
         await warmed(traffic)
         _signal(frozen, signal.SIGSTOP)
         stopped = time.monotonic()
-        await warmed(traffic, len(traffic.answers) + 150)
+        await warmed(traffic, len(traffic.answers) + 80)
         thawed = time.monotonic()
         _signal(frozen, signal.SIGCONT)
     assert not traffic.failed, why(mesh, traffic)
@@ -182,30 +187,30 @@ async def test_a_drained_sidecar_loses_nothing(mesh: LocalMesh) -> None:
     assert not traffic.failed, why(mesh, traffic)
 
 
-@pytest.mark.parametrize("model", ["echo", "weighted"])
+@pytest.mark.parametrize("model", ["steered", "weighted"])
 async def test_a_node_made_busy_from_outside_gets_less(mesh: LocalMesh, model: str) -> None:
-    """Requests straight to one node's front door, past every gateway, use up its concurrency."""
+    """Requests straight to one node's front door, past every gateway, use up its instance."""
     node = mesh.node("eu-1").place
     outside = f"http://{node.address}:{mesh.plan.ports.node_http}"
-    busy = infer(model, "x" * 2_000_000)
-    async with steady(url(mesh), lambda n: infer(model, f"{n}"), rps=RPS) as traffic:
-        await warmed(traffic, 180)
-        calm = traffic.share(by_node).get("eu-1", 0.0)
-        until = time.monotonic() + 12.0
+    pressing = asyncio.Event()
 
-        async def press() -> None:
-            while time.monotonic() < until:
-                await send_all(outside, [busy] * 16, concurrency=8)
+    async def press() -> None:
+        pressing.set()
+        while pressing.is_set():
+            await send_all(outside, [infer(model)] * 48, concurrency=24)
 
-        pressing = asyncio.ensure_future(press())
+    async with steady(url(mesh), lambda n: infer(model, f"{n}"), rps=BUSY_RPS) as traffic:
+        await warmed(traffic, 120)
+        calm = _recent(traffic).get("eu-1", 0.0)
+        others = asyncio.ensure_future(press())
         try:
             await eventually(
-                lambda: _recent(traffic).get("eu-1", 0.0) < calm * 0.7,
-                within_s=12.0,
+                lambda: _recent(traffic).get("eu-1", 0.0) < calm * 0.6,
                 what="a smaller share for the busy node",
             )
         finally:
-            await pressing
+            pressing.clear()
+            await others
         await eventually(
             lambda: _recent(traffic).get("eu-1", 0.0) > calm * 0.8,
             within_s=30.0,
@@ -215,7 +220,7 @@ async def test_a_node_made_busy_from_outside_gets_less(mesh: LocalMesh, model: s
 
 
 def _recent(traffic: Traffic) -> dict[str, float]:
-    return Traffic(traffic.answers[-150:]).share(by_node)
+    return Traffic(traffic.answers[-90:]).share(by_node)
 
 
 def _kill(pids: list[int]) -> None:

@@ -115,6 +115,7 @@ async def test_a_slow_reader_is_cut_off_and_its_work_ends(door: FrontDoor) -> No
         answers = await rest(stream)
     assert len(answers) < 2_000
     assert caught.value.code() is Code.RESOURCE_EXHAUSTED
+    assert (caught.value.details() or "").startswith(Refusal.SLOW_READER.code)
 
 
 async def test_a_cancelled_stream_ends_every_request_in_it(

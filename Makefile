@@ -1,4 +1,4 @@
-# Everything from nothing but Python 3.11, 3.12 or 3.13 and make. `make help` says what there is.
+# Everything from nothing but Python 3.11 or 3.12 and make. `make help` says what there is.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -7,9 +7,10 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The first that runs and is new enough: a name on PATH may be a shim that leads nowhere.
-SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
-PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3; do \
+# The first that runs and suits: a name on PATH may be a shim that leads nowhere, and numpy 1.26,
+# which Triton's Python backend needs, has no wheels for Python 3.13.
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 	if $$python -c '$(SUITS)' 2>/dev/null; then command -v $$python; break; fi; done)
 
 # These packages are taken without what they ask for: the model packages hold weights and nothing
@@ -65,7 +66,7 @@ export BENCH
 
 $(STAMP):
 	@if [ -z "$(PYTHON)" ] || ! $(PYTHON) -c '$(SUITS)' 2>/dev/null; then \
-		echo "Python 3.11, 3.12 or 3.13 is needed and $(or $(PYTHON),python3) is none."; \
+		echo "Python 3.11 or 3.12 is needed and $(or $(PYTHON),python3) is none."; \
 		echo "Name one with: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; fi
 	@if [ "$$(uname -sm)" != "Linux x86_64" ]; then \
 		echo "The Triton and Envoy packages are for Linux on x86_64; this is $$(uname -sm)."; exit 1; fi

@@ -5,6 +5,8 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,33 @@ async def warmed(traffic: Traffic, count: int = 60) -> None:
     await eventually(lambda: len(traffic.answers) >= count, what=f"{count} answers")
 
 
+@asynccontextmanager
+async def pressed(mesh: LocalMesh, node: str, model: str) -> AsyncIterator[None]:
+    """Work from outside: straight to a node's front door, past every gateway, for one instance."""
+    place = mesh.node(node).place
+    outside = f"http://{place.address}:{mesh.plan.ports.node_http}"
+    going = True
+
+    async def press() -> None:
+        while going:
+            await send_all(outside, [infer(model)] * 48, concurrency=24)
+
+    others = asyncio.ensure_future(press())
+    try:
+        yield
+    finally:
+        going = False
+        await others
+
+
+async def less(traffic: Traffic, node: str, calm: float) -> None:
+    """See a node's share fall."""
+    await eventually(
+        lambda: _recent(traffic).get(node, 0.0) < calm * 0.6,
+        what="a smaller share for the busy node",
+    )
+
+
 def why(mesh: LocalMesh, traffic: Traffic) -> str:
     """What there is to say about failed requests."""
     lines = [f"{a.status} after {a.took_s:.3f} s {a.error} {a.headers}" for a in traffic.failed[:3]]
@@ -49,16 +78,13 @@ def why(mesh: LocalMesh, traffic: Traffic) -> str:
 
 
 async def test_traffic_and_balance_live_on_without_the_control_server(mesh: LocalMesh) -> None:
-    async with steady(url(mesh), lambda n: infer("echo", f"{n}"), rps=RPS) as traffic:
-        await warmed(traffic)
+    async with steady(url(mesh), lambda n: infer("steered", f"{n}"), rps=BUSY_RPS) as traffic:
+        await warmed(traffic, 120)
+        calm = _recent(traffic).get("eu-1", 0.0)
         await asyncio.to_thread(mesh.halt, "xds")
-        reports = "cluster.m-echo-1-http.lb_orca_oob.reports_received"
-        before = stats(mesh, "gw-eu", reports)[reports]
-        await eventually(
-            lambda: stats(mesh, "gw-eu", reports)[reports] > before + 10,
-            what="load reports with the control server dead",
-        )
-        await warmed(traffic, len(traffic.answers) + 200)
+        async with pressed(mesh, "eu-1", "steered"):
+            await less(traffic, "eu-1", calm)
+        assert mesh.pid("xds") is None
         await asyncio.to_thread(mesh.resume, "xds")
         await asyncio.to_thread(mesh.wait_ready)
         await eventually(lambda: echo_mesh.in_effect(mesh), what="every proxy in effect")
@@ -108,12 +134,18 @@ async def test_a_killed_triton_fails_no_request_and_comes_back(mesh: LocalMesh) 
 
 
 async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -> None:
+    address = mesh.node("eu-1").place.address
     stubs = [pid for pid in mesh.pids("triton/eu-1") if "frail.1" in _command(pid)]
     assert stubs, [_command(pid) for pid in mesh.pids("triton/eu-1")]
     async with steady(url(mesh), lambda n: infer("frail", f"{n}"), rps=RPS) as traffic:
         await warmed(traffic)
         _kill(stubs)
         killed = time.monotonic()
+        await eventually(
+            lambda: address not in echo_mesh.healthy(mesh, "gw-eu", "m-frail-1-http"),
+            within_s=GONE_WITHIN_S,
+            what="the node without a stub out of rotation",
+        )
         await eventually(
             lambda: served_by(traffic.since(killed + 1.0), "eu-1"), within_s=40, what="repair"
         )
@@ -189,28 +221,11 @@ async def test_a_drained_sidecar_loses_nothing(mesh: LocalMesh) -> None:
 
 @pytest.mark.parametrize("model", ["steered", "weighted"])
 async def test_a_node_made_busy_from_outside_gets_less(mesh: LocalMesh, model: str) -> None:
-    """Requests straight to one node's front door, past every gateway, use up its instance."""
-    node = mesh.node("eu-1").place
-    outside = f"http://{node.address}:{mesh.plan.ports.node_http}"
-    pressing = asyncio.Event()
-
-    async def press() -> None:
-        pressing.set()
-        while pressing.is_set():
-            await send_all(outside, [infer(model)] * 48, concurrency=24)
-
     async with steady(url(mesh), lambda n: infer(model, f"{n}"), rps=BUSY_RPS) as traffic:
         await warmed(traffic, 120)
         calm = _recent(traffic).get("eu-1", 0.0)
-        others = asyncio.ensure_future(press())
-        try:
-            await eventually(
-                lambda: _recent(traffic).get("eu-1", 0.0) < calm * 0.6,
-                what="a smaller share for the busy node",
-            )
-        finally:
-            pressing.clear()
-            await others
+        async with pressed(mesh, "eu-1", model):
+            await less(traffic, "eu-1", calm)
         await eventually(
             lambda: _recent(traffic).get("eu-1", 0.0) > calm * 0.8,
             within_s=30.0,

@@ -11,6 +11,9 @@ from tests.fakes import echo_mesh, lab_models
 from tests.fakes.front_door import FrontDoor, front_door
 from tests.fakes.triton_process import TritonProcess, running_triton
 
+LOCAL_READY_WITHIN_S = 120.0
+"""What is promised of the local mesh, weights converted beforehand."""
+
 
 @pytest.fixture(scope="module")
 def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
@@ -22,7 +25,8 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalMesh]:
     """The mesh that ``make up`` starts, real models and all, on free ports."""
     examples = Path(__file__).parents[2] / "mesh-config" / "examples" / "local"
-    with start(examples, tmp_path_factory.mktemp("local"), ports="auto") as mesh:
+    with start(examples, tmp_path_factory.mktemp("local"), ports="auto", wait=False) as mesh:
+        mesh.wait_ready(within_s=LOCAL_READY_WITHIN_S)
         yield mesh
 
 

@@ -72,6 +72,17 @@ def rank_http(mesh: LocalMesh, version: str = "", region: str = "eu") -> list[fl
     return [float(score) for score in result.as_numpy("scores")[0]]
 
 
+def rank_grpc(mesh: LocalMesh, version: str = "", region: str = "eu") -> list[float]:
+    query = tritonclient.grpc.InferInput("query", [1, 1], "BYTES")
+    query.set_data_from_numpy(numpy.array([[QUERY.encode()]], dtype=numpy.object_))
+    documents = tritonclient.grpc.InferInput("documents", [1, len(DOCUMENTS)], "BYTES")
+    texts = [document.encode() for document in DOCUMENTS]
+    documents.set_data_from_numpy(numpy.array([texts], dtype=numpy.object_))
+    with tritonclient.grpc.InferenceServerClient(address(mesh, region)) as client:
+        result = client.infer("ranking", [query, documents], model_version=version, headers=key())
+    return [float(score) for score in result.as_numpy("scores")[0]]
+
+
 async def stream(mesh: LocalMesh) -> list[str]:
     """Two requests on one ModelStreamInfer stream, the model named in a header."""
     answers: asyncio.Queue[str] = asyncio.Queue()
@@ -152,6 +163,8 @@ def test_int8_ranks_as_f32_does_and_scores_otherwise(local: LocalMesh) -> None:
     assert max(range(len(DOCUMENTS)), key=int8.__getitem__) == 1
     assert f32 != int8
     assert f32 == pytest.approx(int8, abs=0.1)
+    assert rank_grpc(local, "1", region="us") == pytest.approx(f32, abs=1e-5)
+    assert rank_grpc(local, "2") == pytest.approx(int8, abs=1e-5)
 
 
 async def test_a_stream_is_routed_by_its_header(local: LocalMesh) -> None:

@@ -66,6 +66,20 @@ async def test_headers_up_to_headers_bytes_are_taken(door: FrontDoor) -> None:
     assert (await door.send("POST", INFER, data=one(), headers=too_long)).status == 400
 
 
+async def test_an_id_has_at_most_request_id_length_characters(door: FrontDoor) -> None:
+    longest = await door.send("POST", INFER, data=one(id="i" * limits.REQUEST_ID_LENGTH))
+    assert json.loads(longest.body)["id"] == "i" * limits.REQUEST_ID_LENGTH
+    longer = await door.send("POST", INFER, data=one(id="i" * (limits.REQUEST_ID_LENGTH + 1)))
+    assert (longer.status, json.loads(longer.body)["where"]) == (400, "$.id")
+
+
+async def test_a_wrong_method_is_told_the_right_one(door: FrontDoor) -> None:
+    for method, path, allowed in (("GET", INFER, "POST"), ("POST", "/v2", "GET, HEAD")):
+        reply = await door.send(method, path)
+        assert json.loads(reply.body)["code"] == Refusal.METHOD_NOT_ALLOWED.code
+        assert (reply.status, reply.headers["allow"]) == (405, allowed)
+
+
 async def test_h06_chunks_that_break_in_the_middle_are_the_callers_fault(
     door: FrontDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

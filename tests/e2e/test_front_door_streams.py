@@ -104,9 +104,13 @@ async def test_many_answers_to_one_request_come_in_order(
     assert (served.in_flight, served.completed_total) == (0, 1)
 
 
-async def test_a_slow_reader_is_cut_off_and_its_work_ends(door: FrontDoor) -> None:
+async def test_past_stream_buffer_bytes_a_slow_reader_is_cut_off_and_its_work_ends(
+    door: FrontDoor,
+) -> None:
     stream = open_stream(door)
-    await stream.write(many(2_000, 160_000))
+    count, size = 2_000, 160_000
+    assert count * size > 4 * limits.STREAM_BUFFER_BYTES
+    await stream.write(many(count, size))
     served = door.serving.find("many", 1)
     await until(lambda: served.failed_total == 1)
     assert served.in_flight == 0

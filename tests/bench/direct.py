@@ -6,7 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +22,9 @@ _STOP_S = 20.0
 
 @dataclass(frozen=True)
 class Triton:
-    """A running tritonserver that serves one model."""
+    """A running tritonserver."""
 
     pid: int
-    model: str
     http_port: int
     grpc_port: int
 
@@ -35,8 +34,8 @@ class Triton:
 
 
 @contextmanager
-def triton(repository: Path, model: str, folder: Path) -> Iterator[Triton]:
-    """Serve a model of a repository that a model server has built, with its own settings."""
+def triton(repository: Path, models: Sequence[str], folder: Path) -> Iterator[Triton]:
+    """Serve models of a repository that a model server has built, with its own settings."""
     found = binaries.locate()
     paths = layout.layout(folder, folder / "agent.sock")
     layout.prepare(paths, found)
@@ -50,7 +49,7 @@ def triton(repository: Path, model: str, folder: Path) -> Iterator[Triton]:
     argv = [
         *kept,
         f"--model-repository={repository}",
-        f"--load-model={model}",
+        *(f"--load-model={model}" for model in models),
         "--http-address=127.0.0.1",
         f"--http-port={http_port}",
         "--grpc-address=127.0.0.1",
@@ -64,18 +63,19 @@ def triton(repository: Path, model: str, folder: Path) -> Iterator[Triton]:
     environment = command.environment(os.environ, python)
     with (folder / "triton.log").open("wb") as log:
         process = subprocess.Popen(argv, env=environment, stdout=log, stderr=log)
-    made = Triton(process.pid, model, http_port, grpc_port)
+    made = Triton(process.pid, http_port, grpc_port)
     try:
-        _wait_ready(made, process, folder / "triton.log")
+        for model in models:
+            _wait_ready(made, model, process, folder / "triton.log")
         yield made
     finally:
         _stop(process)
         leftovers.sweep(paths)
 
 
-def _wait_ready(made: Triton, process: subprocess.Popen[bytes], log: Path) -> None:
-    path = f"/v2/models/{made.model}/ready"
-    probe = Probe("triton", made.model, "127.0.0.1", made.http_port, path)
+def _wait_ready(made: Triton, model: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    path = f"/v2/models/{model}/ready"
+    probe = Probe("triton", model, "127.0.0.1", made.http_port, path)
     deadline = time.monotonic() + _START_S
     while not answers(probe):
         if process.poll() is not None or time.monotonic() > deadline:

@@ -55,7 +55,7 @@ def run(
 
 def test_get_shows_objects_in_every_format(run: Run) -> None:
     assert run("get", "models")[1].splitlines()[1].split()[:2] == ["identity", "1"]
-    assert run("get", "models", "-o", "name")[1] == "model/identity\n"
+    assert run("get", "models", "-o", "name")[1] == "model/identity\nmodel/large\n"
     assert json.loads(run("get", "pool/eu-a", "-o", "json")[1])["spec"]["region"] == "eu"
     assert "orcaPort" in run("get", "mesh", "identity", "-o", "yaml", "--defaults")[1]
     assert run("get", "all")[1].count("identity") == 2

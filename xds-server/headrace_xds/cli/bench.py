@@ -32,9 +32,14 @@ class Benchmark(Protocol):
 
     GOALS: Mapping[str, tuple[str, float]]
     """Goal of a figure: ``>=`` or ``<=``, and the number."""
+    MEANINGS: Mapping[str, str]
+    """What a figure is."""
 
     def run(self, *, quick: bool, say: Callable[[str], None]) -> tuple[Figures, Rows]:
         """Measure; the figures by name, and the rows that they come from."""
+
+    def why(self, figure: str, figures: Figures, rows: Rows) -> str:
+        """What was measured that explains why the figure misses its goal."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, console: Console) -> int:
-    """Run the benchmark and print what it found; the goals are told, not enforced."""
+    """Run the benchmark and print what it found; a missed goal is explained, not enforced."""
     known = names()
     if flags.name is None:
         console.data("\n".join(known))
@@ -60,11 +65,9 @@ def run(flags: argparse.Namespace, console: Console) -> int:
     benchmark = _load(flags.name)
     figures, rows = benchmark.run(quick=flags.quick, say=console.say)
     if flags.json:
-        console.data(json.dumps(result(flags.name, figures, rows)))
+        console.data(json.dumps(result(flags.name, benchmark, figures, rows)))
         return Exit.OK
-    for part in parts(rows):
-        console.data(table([_column(key) for key in part[0]], part) + "\n\n")
-    console.data(table(_FIGURES, [_figure(*pair, benchmark.GOALS) for pair in figures.items()]))
+    console.data(report(benchmark, figures, rows))
     return Exit.OK
 
 
@@ -74,15 +77,39 @@ def names() -> list[str]:
     return [path.stem for path in found if "\nGOALS" in path.read_text()]
 
 
-def result(name: str, figures: Figures, rows: Rows) -> dict[str, Any]:
+def result(name: str, benchmark: Benchmark, figures: Figures, rows: Rows) -> dict[str, Any]:
     """The one object that ``--json`` prints."""
     return {
         "bench": name,
         "figures": dict(figures),
+        "goals": judged(benchmark, figures, rows),
         "rows": [dict(row) for row in rows],
         "machine": machine(),
         "versions": versions(),
     }
+
+
+def report(benchmark: Benchmark, figures: Figures, rows: Rows) -> str:
+    """What a person reads: the rows, the figures and what they are, why goals were missed."""
+    goals = judged(benchmark, figures, rows)
+    shown = [
+        {"name": name, "value": value, **goals.get(name, {})} for name, value in figures.items()
+    ]
+    missed = [f"{name} is missed: {goal['why']}" for name, goal in goals.items() if goal["why"]]
+    meanings = [f"{name}: {benchmark.MEANINGS[name]}" for name in figures]
+    tables = [table([_column(key) for key in part[0]], part) for part in parts(rows)]
+    sections = [*tables, table(_FIGURES, shown), "\n".join(meanings), "\n".join(missed)]
+    return "\n\n".join(section for section in sections if section)
+
+
+def judged(benchmark: Benchmark, figures: Figures, rows: Rows) -> dict[str, dict[str, Any]]:
+    """Every goal: the sign, the number, whether it was reached and, when not, why."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (sign, goal) in benchmark.GOALS.items():
+        reached = figures[name] >= goal if sign == ">=" else figures[name] <= goal
+        why = "" if reached else benchmark.why(name, figures, rows)
+        found[name] = {"sign": sign, "goal": goal, "reached": reached, "why": why}
+    return found
 
 
 def machine() -> dict[str, Any]:
@@ -114,12 +141,6 @@ def _column(key: str) -> Column:
     return Column(key.replace("_", " ").upper(), lambda row: row[key])
 
 
-def _figure(name: str, value: float, goals: Mapping[str, tuple[str, float]]) -> dict[str, object]:
-    sign, goal = goals.get(name, ("", 0.0))
-    reached = {">=": value >= goal, "<=": value <= goal}.get(sign)
-    return {"name": name, "value": value, "goal": f"{sign} {goal:g}" if sign else "", "ok": reached}
-
-
 def _first(path: str, key: str) -> str:
     try:
         lines = Path(path).read_text().splitlines()
@@ -131,7 +152,7 @@ def _first(path: str, key: str) -> str:
 
 _FIGURES = (
     Column("FIGURE", lambda row: row["name"]),
-    Column("VALUE", lambda row: row["value"]),
-    Column("GOAL", lambda row: row["goal"]),
-    Column("REACHED", lambda row: row["ok"]),
+    Column("VALUE", lambda row: str(row["value"])),
+    Column("GOAL", lambda row: f"{row['sign']} {row['goal']:g}" if "sign" in row else ""),
+    Column("REACHED", lambda row: row.get("reached")),
 )

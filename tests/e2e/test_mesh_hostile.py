@@ -280,28 +280,3 @@ def _text(text: str) -> bytes:
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     size = len(payload).to_bytes(3, "big")
     return size + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
-async def test_what_only_a_model_can_refuse_has_no_node_ejected(local: LocalMesh) -> None:
-    def count() -> int:
-        found = stats(local, local.plan.gateways[0].name, "cluster.*outlier_detection.ejections")
-        return sum(n for name, n in found.items() if name.endswith("enforced_total"))
-
-    before = count()
-    bad = {
-        "vision": {"image": b"no picture"},
-        "ranking": {"query": b"\xff\xfe", "documents": b"a text"},
-    }
-    for model, tensors in bad.items():
-        raw = b"".join(struct.pack("<I", len(data)) + data for data in tensors.values())
-        inputs = [
-            {"name": name, "datatype": "BYTES", "shape": [1, 1],
-             "parameters": {"binary_data_size": len(data) + 4}}
-            for name, data in tensors.items()
-        ]  # fmt: skip
-        head = json.dumps({"inputs": inputs}).encode()
-        fields = {**KEY, "inference-header-content-length": str(len(head))}
-        call = Call(f"/v2/models/{model}/infer", head + raw, fields)
-        traffic = await send_all(local.plan.gateways[0].url, [call] * TOGETHER)
-        assert traffic.statuses == {400: TOGETHER}, traffic.answers[0].body
-    assert count() == before

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import tritonclient.grpc
 import tritonclient.http
 
 from headrace_xds.local.mesh import LocalMesh
+from tests.fakes.echo_mesh import stats
+from tests.fakes.load import Call, send_all
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -186,6 +189,35 @@ def test_metadata_ready_and_statistics_answer_over_both_protocols(local: LocalMe
         assert client.is_model_ready("vision")
         assert client.get_model_metadata("vision", headers=key()).name == "vision"
         assert client.get_model_config("vision", headers=key()).config.max_batch_size == 8
+
+
+async def test_what_only_a_model_can_refuse_has_no_node_ejected(local: LocalMesh) -> None:
+    def count() -> int:
+        found = stats(local, "gw-eu", "cluster.*outlier_detection.ejections")
+        return sum(n for name, n in found.items() if name.endswith("enforced_total"))
+
+    before = count()
+    bad = {
+        "vision": {"image": b"no picture"},
+        "ranking": {"query": b"\xff\xfe", "documents": b"a text"},
+    }
+    for model, tensors in bad.items():
+        raw = b"".join(struct.pack("<I", len(data)) + data for data in tensors.values())
+        inputs = [
+            {
+                "name": name,
+                "datatype": "BYTES",
+                "shape": [1, 1],
+                "parameters": {"binary_data_size": len(data) + 4},
+            }
+            for name, data in tensors.items()
+        ]
+        head = json.dumps({"inputs": inputs}).encode()
+        fields = {**key(), "inference-header-content-length": str(len(head))}
+        call = Call(f"/v2/models/{model}/infer", head + raw, fields)
+        traffic = await send_all(local.gateway("gw-eu").url, [call] * 12)
+        assert traffic.statuses == {400: 12}, traffic.answers[0].body
+    assert count() == before
 
 
 def test_the_whole_mesh_fits_a_laptop(local: LocalMesh) -> None:

@@ -57,6 +57,8 @@ class AssignmentMachine(RuleBasedStateMachine):
     def publish(self, world: dict[str, int]) -> None:
         made = {name: assignment(name, attempt) for name, attempt in world.items()}
         self.stream.changed(TYPE, self.group.shelf(TYPE).replace(made))
+        # What is withdrawn is no endpoint any more, whether or not its removal is heard of.
+        self.ledger = {name: self.ledger[name] for name in self.ledger if name in made}
         self.take()
 
     @rule()
@@ -83,7 +85,8 @@ class AssignmentMachine(RuleBasedStateMachine):
         for event in events:
             match event:
                 case Claimed(_, versions):
-                    self.ledger = dict(versions)
+                    wanted = self.group.shelf(TYPE).resources
+                    self.ledger = {n: version for n, version in versions.items() if n in wanted}
                 case Acked(_, name, ""):
                     self.ledger.pop(name, None)
                 case Acked(_, name, version):

@@ -210,3 +210,15 @@ async def test_a_folder_that_is_deleted_changes_nothing_and_is_named(tmp_path: P
     world.folder.mkdir()
     await world.reload(**{name.removesuffix(".yaml"): text for name, text in FILES.items()})
     assert (world.made.generation, world.made.accepted) == (1, True)
+
+
+async def test_a_reading_from_before_an_apply_does_not_undo_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    await world.made.start()
+    known = world.made.folder
+    stale = Folder({**FILES, "route.yaml": "# half of what was written\n"})
+    await world.made.apply(ROUTE % 2, dry_run=False)
+    await world.made.reload(stale, instead_of=known)
+    assert (world.made.generation, world.made.accepted) == (2, True)
+    await world.made.reload(read_folder(world.folder), instead_of=world.made.folder)
+    assert world.made.generation == 2

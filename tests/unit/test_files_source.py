@@ -17,10 +17,11 @@ from headrace_xds.source.files import Folder, changes, read_folder, write_file
 async def watched(path: Path) -> AsyncIterator["asyncio.Queue[Folder]"]:
     """Readings of a folder as they come."""
     seen: asyncio.Queue[Folder] = asyncio.Queue()
-    known = read_folder(path)
+    known = [read_folder(path)]
 
     async def watch() -> None:
-        async for folder in changes(path, known):
+        async for folder in changes(path, lambda: known[-1]):
+            known.append(folder)
             seen.put_nowait(folder)
 
     async with asyncio.TaskGroup() as tasks:
@@ -68,6 +69,17 @@ async def test_many_rapid_edits_are_few_readings_and_the_last_one_counts(tmp_pat
         took_s = time.monotonic() - started_s
         assert readings <= 1 + took_s / (files.SETTLE_S + files.POLL_S)
         assert seen.empty()
+
+
+async def test_going_back_after_a_change_that_others_made_is_a_change(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("1")
+    known = read_folder(tmp_path)
+    readings = changes(tmp_path, lambda: known)
+    # As if somebody wrote 2 through the admin API, and an editor 1 before anybody looked.
+    known = Folder({"a.yaml": "2"})
+    async with asyncio.timeout(10):
+        assert (await anext(readings)).files == {"a.yaml": "1"}
+    await readings.aclose()
 
 
 async def test_touching_and_other_files_are_not_changes(tmp_path: Path) -> None:

@@ -115,11 +115,10 @@ class ControlServer:
                     await self._wake.wait()
 
     async def _follow_files(self) -> None:
-        async for folder in changes(self._options.config, self.configuration.folder):
-            # What the admin API has just written is in effect already.
-            if folder.fingerprint != self.configuration.folder.fingerprint:
-                await self.configuration.reload(folder)
-                self._membership_changed()
+        configuration = self.configuration
+        async for folder in changes(self._options.config, lambda: configuration.folder):
+            await configuration.reload(folder, instead_of=configuration.folder)
+            self._membership_changed()
 
     def _membership_changed(self) -> None:
         self.control.note_membership()

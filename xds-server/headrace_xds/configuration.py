@@ -139,9 +139,15 @@ class Configuration:
             self.objects = checked.objects
             self._effect(checked.compiled)
 
-    async def reload(self, folder: Folder) -> None:
-        """Put the folder into effect, or say what is wrong with it."""
+    async def reload(self, folder: Folder, *, instead_of: Folder | None = None) -> None:
+        """Put the folder into effect, or say what is wrong with it.
+
+        A reading that was made before somebody wrote through the admin API says nothing of what is
+        there now: with ``instead_of``, it counts only while that is what is known.
+        """
         async with self._busy:
+            if instead_of is not None and self.folder is not instead_of:
+                return
             checked = await asyncio.to_thread(check, folder.files, self._cache)
             await self._take(folder, checked)
 

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,16 +77,19 @@ def _read_text(path: Path) -> str:
     return data.decode()
 
 
-async def changes(path: Path, known: Folder) -> AsyncIterator[Folder]:
-    """Readings of the folder that differ from the one before; runs until cancelled."""
+async def changes(path: Path, known: Callable[[], Folder]) -> AsyncGenerator[Folder, None]:
+    """Readings of the folder that differ from what is known then; runs until cancelled.
+
+    What is known may change by other ways than these readings: a folder that goes back to what it
+    was before such a change has changed, too.
+    """
     seen: object = None
     for look in itertools.count():
         marks = await asyncio.to_thread(_marks, path)
         if marks != seen or look % READ_EVERY == 0:
             seen = marks
             folder = await settled(path)
-            if folder.fingerprint != known.fingerprint:
-                known = folder
+            if folder.fingerprint != known().fingerprint:
                 yield folder
         await asyncio.sleep(POLL_S)
 

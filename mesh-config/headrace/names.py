@@ -71,6 +71,10 @@ def rps_metric(model: str, version: int) -> str:
     return f"rps_{model}_{version}"
 
 
+TRITON_AGE_METRIC: Final = "triton_age_s"
+"""Key in ``named_metrics``: seconds since the node last read Triton's metrics page, node-wide."""
+
+
 def health_service(model: str, version: int) -> str:
     """Service name in gRPC health checks of a model version."""
     return f"{model}@{version}"

@@ -17,9 +17,13 @@ class VersionLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """Load of a whole node; ``observed_at_s`` is on the clock of whoever received it."""
+    """Load of a whole node; ``observed_at_s`` is on the clock of whoever received it.
+
+    ``triton_age_s`` is how old what the node knew of Triton was already when it was reported.
+    """
 
     node: str
     observed_at_s: float
     rps: float
+    triton_age_s: float = 0.0
     versions: tuple[VersionLoad, ...]

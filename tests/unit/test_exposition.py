@@ -37,7 +37,7 @@ def signal(model: str, **changes: Any) -> VersionSignal:
 
 
 def signals(*versions: VersionSignal) -> NodeSignals:
-    return NodeSignals(observed_s=1.0, triton_s=None, versions=versions)
+    return NodeSignals(observed_s=1.0, triton_s=None, triton_age_s=0.25, versions=versions)
 
 
 def text(exposition: Exposition) -> str:
@@ -84,6 +84,7 @@ def test_a_report_names_every_signal_of_a_version() -> None:
     assert report.rps_fractional == pytest.approx(40.0 * RPS_SCALE)
     assert dict(report.named_metrics) == pytest.approx(
         {
+            names.TRITON_AGE_METRIC: 0.25,
             names.utilization_metric("m", 1): 0.5 * 40 / 10,
             names.rps_metric("m", 1): 10.0,
             names.ready_metric("m", 1): 1.0,

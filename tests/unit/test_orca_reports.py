@@ -6,7 +6,7 @@ import math
 import pytest
 from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
-from headrace import limits
+from headrace import limits, names
 from headrace.signals import NodeLoad
 from headrace_xds.orca import LoadReports, node_load
 from tests.fakes.gpu_node import FakeGpuNode, Load
@@ -52,6 +52,17 @@ def test_readiness_and_queues_are_read() -> None:
 )
 def test_what_makes_no_sense_is_left_out(metrics: dict[str, float]) -> None:
     assert node_load("n", report(math.nan, **metrics), now_s=0).versions == ()
+
+
+@pytest.mark.parametrize(
+    ("reported", "read"), [({"triton_age_s": 4.5}, 4.5), ({}, 0.0), ({"triton_age_s": -1.0}, 0.0)]
+)
+def test_the_age_of_what_a_node_knows_of_triton_is_read(
+    reported: dict[str, float], read: float
+) -> None:
+    assert names.TRITON_AGE_METRIC == "triton_age_s"
+    load = node_load("n", report(1, u_vision_1=0.5, **reported), now_s=0)
+    assert (load.triton_age_s, len(load.versions)) == (read, 1)
 
 
 def test_utilisation_is_bounded() -> None:

@@ -96,6 +96,40 @@ def test_a_queue_that_triton_does_not_tell_of_is_reckoned() -> None:
     assert signals.current().triton_s == pytest.approx(100.0)
 
 
+def test_a_frozen_page_keeps_what_work_costs_and_loses_how_busy_the_model_was() -> None:
+    clock, serving = Clock(), Serving(node="n1")
+    served = serving.put(identity("m"))
+    serving.set_ready("m", 1)
+    signals = sampler(serving, clock)
+    signals.take(page(requests=0, executions=0, pending=0).encode())
+    clock.now_s += 1.0
+    signals.take(page(requests=20, executions=20, compute_us=1_000_000, pending=30).encode())
+    (busy,) = signals.sample().versions
+    assert busy.queue == 30
+    assert busy.utilization > 0.3
+    clock.now_s += FRESH_S + 0.1
+    (frozen,) = signals.sample().versions
+    assert frozen.utilization == limits.UTILIZATION_MIN
+    assert (frozen.queue, frozen.service.busy, frozen.service.wait_s) == (0, 0.0, 0.0)
+    assert (frozen.capacity, frozen.concurrency) == (busy.capacity, busy.concurrency)
+    assert signals.current().triton_age_s == pytest.approx(FRESH_S + 0.1)
+    for _ in range(5):
+        serving.begin(served, tier="standard", now_s=clock())
+    (loaded,) = signals.sample().versions
+    assert (loaded.queue, loaded.running) == (4, 5)
+    assert loaded.utilization > limits.UTILIZATION_MIN
+    signals.take(page(requests=20, executions=20, compute_us=1_000_000, pending=7).encode())
+    assert signals.sample().versions[0].queue == 7
+    assert signals.current().triton_age_s == 0.0
+
+
+def test_a_triton_that_was_never_heard_is_as_old_as_the_sampler() -> None:
+    clock = Clock()
+    signals = sampler(Serving(node="n1"), clock)
+    clock.now_s += 5.0
+    assert (signals.sample().triton_s, signals.current().triton_age_s) == (None, 5.0)
+
+
 def test_a_change_of_readiness_shows_before_the_next_sample() -> None:
     clock, serving = Clock(), Serving(node="n1")
     serving.put(identity("m"))

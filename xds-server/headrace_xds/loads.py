@@ -46,9 +46,13 @@ class LoadTable:
         return None if indexed is None else indexed.report
 
     def utilization(self, node: str, assignment: str, *, now_s: float) -> float | None:
-        """Utilisation of a model version on a node; None without a fresh report of it."""
+        """Utilisation of a model version on a node; None without a fresh report of it.
+
+        A report from a node that no longer hears Triton is as old as what the node last heard.
+        Readiness is the node's own knowledge, and ages with the report alone.
+        """
         indexed = self._nodes.get(node)
-        if indexed is None or not _is_fresh(indexed.report, now_s):
+        if indexed is None or not _is_fresh(indexed.report, now_s + indexed.report.triton_age_s):
             return None
         load = indexed.by_assignment.get(assignment)
         return None if load is None else load.utilization

@@ -135,7 +135,13 @@ def node_load(node: str, report: Any, *, now_s: float) -> NodeLoad:
             )
         )
     ordered = sorted(versions, key=lambda load: (load.model, load.version))
-    return NodeLoad(node=node, observed_at_s=now_s, rps=node_rps, versions=tuple(ordered))
+    return NodeLoad(
+        node=node,
+        observed_at_s=now_s,
+        rps=node_rps,
+        triton_age_s=max(metrics.get(names.TRITON_AGE_METRIC, 0.0), 0.0),
+        versions=tuple(ordered),
+    )
 
 
 def _model_version(text: str) -> tuple[str, int] | None:

@@ -160,6 +160,7 @@ def _holding_view(name: str, holding: Holding, *, now_s: float) -> Json:
 def _load_view(load: NodeLoad, *, now_s: float) -> Json:
     return {
         "ageSeconds": _age(load.observed_at_s, now_s),
+        "tritonAgeSeconds": round(load.triton_age_s, 3),
         "rps": round(load.rps, 3),
         "versions": [_plain(version) for version in load.versions],
     }

@@ -30,7 +30,7 @@ def encode(signals: NodeSignals) -> bytes:
         for one in signals.versions
     }
     node_rps, lines = report(used)
-    metrics: dict[str, float] = {}
+    metrics = {names.TRITON_AGE_METRIC: signals.triton_age_s}
     for one in signals.versions:
         key = (one.model, one.version)
         line = lines[names.assignment(*key)]

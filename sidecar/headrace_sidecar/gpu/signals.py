@@ -23,7 +23,7 @@ from headrace_sidecar.gpu.serving import Served
 SCRAPE_S: Final = 1.0
 """Time a scrape of Triton's metrics may take."""
 FRESH_S: Final = 1.0
-"""A metrics page older than this says nothing about queues any more."""
+"""A metrics page older than this says nothing about queues, waits and busy time any more."""
 
 
 class VersionSignal(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +46,14 @@ class VersionSignal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSignals(msgspec.Struct, frozen=True, kw_only=True):
-    """Load of the node at one moment; ``triton_s`` is when Triton was last heard, if ever."""
+    """Load of the node at one moment; ``triton_s`` is when Triton was last heard, if ever.
+
+    ``triton_age_s`` is how long it has been silent; before it was heard at all, since the start.
+    """
 
     observed_s: float
     triton_s: float | None
+    triton_age_s: float
     versions: tuple[VersionSignal, ...]
 
 
@@ -75,6 +79,18 @@ class _Watched:
             )
         self.counters, self.counted_s = counters, at_s
 
+    def pending(self, now_s: float) -> int | None:
+        """Requests that wait in Triton; None where it did not tell of late."""
+        if self.counters is None or now_s - self.counted_s > FRESH_S:
+            return None
+        return self.counters.pending
+
+    def known(self, now_s: float) -> Service:
+        """What still holds of the measurements: cost outlives Triton's page, load does not."""
+        if self.pending(now_s) is not None:
+            return self.service
+        return Service(service_s=self.service.service_s, batch=self.service.batch)
+
 
 class Sampler:
     """The newest signals, and who is told of them."""
@@ -99,8 +115,11 @@ class Sampler:
         self._now = now
         self._watched: dict[str, _Watched] = {}
         self._triton_s: float | None = None
+        self._began_s = now()
         self._changed = change()
-        self._newest = NodeSignals(observed_s=now(), triton_s=None, versions=())
+        self._newest = NodeSignals(
+            observed_s=self._began_s, triton_s=None, triton_age_s=0.0, versions=()
+        )
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -167,7 +186,13 @@ class Sampler:
         versions = tuple(self._signal(served, now_s) for served in self._served())
         present = {names.assignment(one.model, one.version) for one in versions}
         self._watched = {name: one for name, one in self._watched.items() if name in present}
-        self._newest = NodeSignals(observed_s=now_s, triton_s=self._triton_s, versions=versions)
+        heard_s = self._began_s if self._triton_s is None else self._triton_s
+        self._newest = NodeSignals(
+            observed_s=now_s,
+            triton_s=self._triton_s,
+            triton_age_s=now_s - heard_s,
+            versions=versions,
+        )
         return self._newest
 
     def _watch(self, served: Served) -> _Watched:
@@ -180,10 +205,10 @@ class Sampler:
     def _signal(self, served: Served, now_s: float) -> VersionSignal:
         watched, assignment = self._watch(served), served.assignment
         watched.rate.observe(total=served.stamped_total, now_s=now_s)
-        queue = self._queue(served, watched, now_s)
+        service, queue = watched.known(now_s), self._queue(served, watched, now_s)
         instances = assignment.instances
         used = utilization.utilization(
-            watched.service,
+            service,
             in_flight=served.in_flight,
             queue=queue,
             gpu_busy=self._gpu_busy(),
@@ -199,16 +224,17 @@ class Sampler:
             utilization=used,
             rps=watched.rate.per_s,
             concurrency=utilization.concurrency_at_slo(
-                watched.service, instances=instances, slo_s=assignment.slo_s
+                service, instances=instances, slo_s=assignment.slo_s
             ),
-            capacity=utilization.capacity_rps(watched.service, instances=instances),
-            service=watched.service,
+            capacity=utilization.capacity_rps(service, instances=instances),
+            service=service,
         )
 
     def _queue(self, served: Served, watched: _Watched, now_s: float) -> int:
         """Requests that wait in Triton, whoever sent them; reckoned while Triton is silent."""
-        if watched.counters is not None and now_s - watched.counted_s <= FRESH_S:
-            return watched.counters.pending
+        pending = watched.pending(now_s)
+        if pending is not None:
+            return pending
         assignment = served.assignment
         at_work = assignment.instances * max(1, assignment.batching.max_batch_size)
         return max(0, served.in_flight - at_work)

@@ -13,14 +13,19 @@ from headrace_sidecar.gpu.triton import ABANDON_PAUSE_S, Triton
 from tests.fakes.sidecar_assignments import identity
 
 
-async def _hang(message: bytes, context: object) -> bytes:
-    await asyncio.Event().wait()
-    return b""
-
-
 async def test_lost_requests_are_given_up_one_by_one_within_the_limit() -> None:
+    calls, entered, all_inside = 10, 0, asyncio.Event()
+
+    async def hang(message: bytes, context: object) -> bytes:
+        nonlocal entered
+        entered += 1
+        if entered == calls:
+            all_inside.set()
+        await asyncio.Event().wait()
+        return b""
+
     server = grpc.aio.server()
-    hanging = grpc.unary_unary_rpc_method_handler(_hang)
+    hanging = grpc.unary_unary_rpc_method_handler(hang)
     service = "inference.GRPCInferenceService"
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(service, {"ModelInfer": hanging}),)
@@ -38,13 +43,14 @@ async def test_lost_requests_are_given_up_one_by_one_within_the_limit() -> None:
         ended.append(now())
 
     async with asyncio.TaskGroup() as callers:
-        for _ in range(10):
+        for _ in range(calls):
             callers.create_task(call())
-        await asyncio.sleep(0.2)
+        async with asyncio.timeout(10):
+            await all_inside.wait()
         started_s = now()
         await triton.abandon("other.1")
         await triton.abandon("m.1")
-        assert now() - started_s >= 10 * min(ABANDON_PAUSE_S, limits.ABANDON_S / 10)
+        assert now() - started_s >= calls * min(ABANDON_PAUSE_S, limits.ABANDON_S / calls)
     assert ended == sorted(ended)
     assert ended[-1] - ended[0] > 5 * ABANDON_PAUSE_S
     await triton.close()

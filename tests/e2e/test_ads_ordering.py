@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from headrace import limits
+from headrace_xds.translate.bootstrap import bootstrap
+from headrace_xds.translate.packing import ads
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, ROUTES
+from tests.fakes import mesh_ir
 from tests.fakes.ads_mesh import NODE, Mesh, one_cluster
 from tests.fakes.ads_recorder import until
-from tests.fakes.ads_resources import cluster, endpoints, routes
+from tests.fakes.ads_resources import ADS, cluster, endpoints, routes
 
 pytestmark = [pytest.mark.e2e]
 
@@ -97,4 +100,11 @@ def _asked(mesh: Mesh) -> set[tuple[str, str]]:
 
 
 def test_the_gate_is_longer_than_a_proxy_waits_for_its_first_endpoints() -> None:
-    assert limits.GATE_S >= 15  # initial_fetch_timeout of the tests and gateways
+    gateway = mesh_ir.gateway_of(mesh_ir.mesh())
+    made = bootstrap(gateway, zone="eu-a", xds=("127.0.0.1", 1), admin=("127.0.0.1", 0))
+    dynamic = made["dynamic_resources"]
+    sources = [dynamic["lds_config"], dynamic["cds_config"], ADS]
+    waits_s = [float(one["initial_fetch_timeout"].removesuffix("s")) for one in sources]
+    in_clusters = ads().initial_fetch_timeout
+    assert in_clusters is not None
+    assert max(*waits_s, in_clusters.total_seconds()) <= limits.GATE_S

@@ -138,6 +138,19 @@ def test_the_version_that_serves_is_claimed_after_a_newer_one_was_refused(
     assert engine.take() == answer("4"), "the edit was taken back"
 
 
+def test_an_edit_that_is_taken_back_while_disconnected_ends_the_work_on_it(
+    engine: AdsClientEngine,
+) -> None:
+    engine.ack(one(engine.receive(given("m@1", "v1", "1"))).nonce)
+    newer = one(engine.receive(given("m@1", "v2", "2")))
+    assert claimed_on_reconnect(engine) == {"m@1": "v1"}
+    back = one(engine.receive(given("m@1", "v1", "3")))
+    engine.ack(newer.nonce)
+    assert (engine.take(), engine.ready) == ((), {"m@1": "v1"})
+    engine.ack(back.nonce)
+    assert (engine.take(), engine.ready) == (answer("3"), {"m@1": "v1"})
+
+
 def test_what_is_being_removed_is_claimed_no_more(engine: AdsClientEngine) -> None:
     engine.ack(one(engine.receive(given("m@1", "v1", "1"))).nonce)
     engine.receive(taken("m@1", "2"))

@@ -55,6 +55,15 @@ def test_an_assignment_that_was_refused_is_offered_again_only_when_it_changed(
     assert contents(talk.publish(ASSIGNMENT, second)) == [({"m@1"}, set())]
 
 
+def test_what_a_node_claims_is_sent_again_only_when_it_works_on_something_else(
+    talk: Conversation,
+) -> None:
+    serves, works = plain(ASSIGNMENT, "m@1", b"1"), plain(ASSIGNMENT, "m@2", b"1")
+    talk.publish(ASSIGNMENT, serves, works)
+    claims = {"m@1": serves.version, "m@2": works.version}
+    assert contents(talk.ask(ASSIGNMENT, "*", "m@2", claims=claims)) == [({"m@2"}, set())]
+
+
 def test_an_assignment_that_was_refused_and_withdrawn_is_removed(talk: Conversation) -> None:
     talk.publish(ASSIGNMENT, plain(ASSIGNMENT, "m@1", b"1"))
     talk.nack(talk.ask(ASSIGNMENT, "*")[0])

@@ -175,6 +175,7 @@ def test_a_version_that_comes_back_while_it_is_unloaded_is_offered_again() -> No
     membership = join(fresh(), "n1")
     membership.place({}, (), now_s=3)
     membership.place(wanted(), (), now_s=4)
+    assert membership.offers("n1") == {VISION: 1}, "not what it may still hold: it must answer"
     membership.ack("n1", VISION, "", now_s=5)
     assert membership.nodes["n1"].holdings[VISION].state is HoldState.OFFERED
 

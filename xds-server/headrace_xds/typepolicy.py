@@ -16,7 +16,7 @@ class TypePolicy:
     legacy_wildcard: bool = False
     """A first request without names means ``*`` (R10); wrong for types that open empty."""
     trusts_claims: bool = False
-    """A claimed equal version is not sent again on a new stream (R6)."""
+    """A name that is asked for is not answered where an equal version is claimed (R6)."""
     removable: bool = True
     """False: absence is never told, because Envoy must not lose such a resource (R9)."""
     warms: bool = False
@@ -42,8 +42,9 @@ POLICIES: Final = {
     ),
     ROUTES: TypePolicy(after_clusters=True),
     EXTENSION: TypePolicy(removable=False, after_clusters=True),
+    # Sidecars name what they work on beside what they serve: they must hear which one is wanted.
     names.ASSIGNMENT_TYPE_URL: TypePolicy(
-        max_in_flight=limits.ASSIGNMENTS_IN_FLIGHT, trusts_claims=True, keeps_previous=False
+        max_in_flight=limits.ASSIGNMENTS_IN_FLIGHT, keeps_previous=False
     ),
 }
 """Types that are served. Others are answered as absent, so that no client waits for them."""

@@ -294,6 +294,9 @@ class Membership:
                 node.holdings[name] = Holding(state, serves=ready, since_s=now_s)
             elif holding.state is HoldState.WITHDRAWN:
                 holding.apply(HoldEvent.OFFER, now_s=now_s)
+                # Another attempt, since a node that was not told to let go yet would not be sent
+                # what it holds, and so would acknowledge nothing.
+                holding.attempt = 0 if holding.attempt else 1
             else:
                 holding.retires_at_s = None
         for name, holding in list(node.holdings.items()):

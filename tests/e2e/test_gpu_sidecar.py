@@ -103,6 +103,30 @@ async def test_a_version_that_triton_cannot_load_is_refused_in_triton_s_words(
     assert (await world.infer(mended))[0] == 200
 
 
+async def test_a_version_that_loads_but_fails_its_first_question_is_never_ready(
+    world: SidecarWorld,
+) -> None:
+    # Triton loads it without complaint, and it raises when it is asked: nobody sleeps so long.
+    unsound = identity("unsound", delay_ms="-1")
+    answered = []
+
+    async def refused() -> bool:
+        answered.append(await world.answers(unsound))
+        return "unsound@1" in world.control.refusals
+
+    world.want(unsound)
+    await until(refused, world.log)
+    assert "sleep length must be non-negative" in world.control.refusals["unsound@1"]
+    assert not any(answered)
+    assert "unsound@1" not in world.control.held
+    assert (await world.infer(unsound))[0] == 503
+    entered = {"model": "unsound", "version": "1", "state": "ready"}
+    assert metric(await world.page(), "headrace_lifecycle_transitions_total", **entered) == 0
+    sound = identity("unsound", attempt=1)
+    await world.ready(sound)
+    assert (await world.infer(sound))[0] == 200
+
+
 async def test_a_port_that_is_taken_ends_the_program_with_its_name(world: SidecarWorld) -> None:
     for door in ("http", "grpc"):
         status, said = await world.second_sidecar(f"--{door}-port", str(world.ports[door]))
@@ -182,6 +206,7 @@ async def test_load_reports_are_fresh_and_scaled_to_envoys_unit(world: SidecarWo
     assert seen > 4
     metrics = report.named_metrics
     assert metrics[names.ready_metric("loaded", 1)] == 1.0
+    assert 0 <= metrics[names.TRITON_AGE_METRIC] < limits.SIGNAL_STALE_S
     used, rps = (metrics[key("loaded", 1)] for key in (names.utilization_metric, names.rps_metric))
     node_rps = report.rps_fractional / RPS_SCALE
     assert rps > 1

@@ -76,6 +76,9 @@ class Recorded:
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         self.left = True
 
+    def held_back(self, node: NodeInfo, missing: Mapping[str, frozenset[str]]) -> None:
+        """Sidecars take no routes."""
+
 
 class SidecarWorld:
     """Use as an async context manager."""

@@ -70,6 +70,7 @@ async def less(traffic: Traffic, node: str, calm: float) -> None:
 def why(mesh: LocalMesh, traffic: Traffic) -> str:
     """What there is to say about failed requests."""
     lines = [f"{a.status} after {a.took_s:.3f} s {a.error} {a.headers}" for a in traffic.failed[:3]]
+    lines += [f"{a.status} {a.headers} {a.body[:200]!r}" for a in traffic.failed if a.status != 503]
     for cluster in ("m-echo-1-http", "m-frail-1-http", "m-weighted-1-http"):
         found = stats(mesh, "gw-eu", f"cluster.{cluster}.")
         lines.append(str({k: v for k, v in found.items() if v and ("retry" in k or "eject" in k)}))
@@ -142,9 +143,12 @@ async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -
         _kill(stubs)
         killed = time.monotonic()
         await eventually(
-            lambda: address not in echo_mesh.healthy(mesh, "gw-eu", "m-frail-1-http"),
+            lambda: (
+                address not in echo_mesh.healthy(mesh, "gw-eu", "m-frail-1-http")
+                or served_by(traffic.since(killed + 0.5), "eu-1")
+            ),
             within_s=GONE_WITHIN_S,
-            what="the node without a stub out of rotation",
+            what="the node out of rotation, or healed before that",
         )
         await eventually(
             lambda: served_by(traffic.since(killed + 1.0), "eu-1"), within_s=40, what="repair"
@@ -184,7 +188,7 @@ async def test_a_full_node_refuses_and_is_not_ejected(mesh: LocalMesh) -> None:
     traffic = await send_all(url(mesh), [infer("narrow") for _ in range(120)], concurrency=60)
     refused = [answer for answer in traffic.answers if answer.status == 503]
     assert refused, traffic.statuses
-    assert set(traffic.statuses) <= {200, 503}, traffic.statuses
+    assert set(traffic.statuses) <= {200, 503}, why(mesh, traffic)
     assert all(answer.headers.get("x-headrace-refused") == "overloaded" for answer in refused)
     assert all("retry-after" in {k.lower() for k in a.headers} for a in refused)
     ejections = "cluster.m-narrow-1-http.outlier_detection.ejections_enforced_total"

@@ -155,7 +155,7 @@ async def test_broken_yaml_lists_every_error_and_touches_no_traffic(routes: Loca
         def problems() -> bool:
             page = echo_mesh.admin(routes, "/v1/problems")
             text = str(page)
-            return "stickey" in text and "did you mean" in text
+            return all(part in text for part in ("stickey", "did you mean", "alias not found"))
 
         await eventually(problems, what="the problems of the broken file")
         await eventually(lambda: len(traffic.answers) > 120, what="more answers")

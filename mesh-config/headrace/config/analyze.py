@@ -12,17 +12,19 @@ from headrace.config.problems import Problem
 def analyze(loaded: Loaded) -> tuple[Problem, ...]:
     """The loader's problems, broken references and lint.
 
-    When an object could not be read, what others say of it cannot be judged: only the loader's
-    problems are given then, so that one mistake is not reported twice. Advice never crowds out
-    errors: each has a limit of its own.
+    Every error is given at once. Where an object could not be read, what others say of its kind
+    cannot be judged and is left out, so that one mistake is not reported twice; so is all advice.
+    Advice never crowds out errors: each has a limit of its own.
     """
-    if not loaded.ok:
-        return _sorted(loaded.problems)
+    unread = _unread(loaded)
     # Broken references are errors, and each costs a search for what was meant.
     broken = list(islice(references.check(loaded), limits.CONFIG_PROBLEMS + 1))
-    found = [*loaded.problems, *broken, *lint.check(loaded)]
+    judged = [p for p in (*broken, *lint.check(loaded)) if not _may_follow(p, unread)]
+    found = [*loaded.problems, *judged]
     errors = [problem for problem in found if problem.is_error]
     advice = [p for p in found if not p.is_error and not (errors and p.code in _CONSEQUENCES)]
+    if unread:
+        advice = [problem for problem in loaded.problems if not problem.is_error]
     return _sorted(
         [
             *_bounded(errors, "HR0616", "more errors"),
@@ -33,6 +35,33 @@ def analyze(loaded: Loaded) -> tuple[Problem, ...]:
 
 _CONSEQUENCES = frozenset({"HR0301", "HR0306", "HR0308", "HR0310"})
 """Advice about objects that nothing names: with errors about names, that may be why."""
+
+
+_NAMED = {
+    "HR0101": "Pool",
+    "HR0102": "Model",
+    "HR0103": "Mesh",
+    "HR0104": "Mesh",
+    "HR0201": "Mesh",
+}
+"""Kind whose objects a problem misses."""
+_TWICE = "HR0613"
+"""Of an object that is there: its first definition was read."""
+
+
+def _unread(loaded: Loaded) -> frozenset[str]:
+    """Kinds of the objects that could not be read; "" where not even the kind is known."""
+    return frozenset(
+        problem.object.partition(" ")[0]
+        for problem in loaded.problems
+        if problem.is_error and problem.code != _TWICE
+    )
+
+
+def _may_follow(problem: Problem, unread: frozenset[str]) -> bool:
+    """Whether a problem may be there only because what it misses could not be read."""
+    kind = _NAMED.get(problem.code)
+    return kind is not None and not unread.isdisjoint({kind, ""})
 
 
 def usable(problems: tuple[Problem, ...]) -> bool:

@@ -108,6 +108,19 @@ def test_proxy_status_waits_until_everything_is_in_effect(run: Run) -> None:
     assert {found["type"] for found in row["types"]} >= {"CDS", "LDS", "RDS", "EDS"}
 
 
+def test_proxy_status_is_a_no_while_the_newest_edit_is_refused(run: Run, mesh: LocalMesh) -> None:
+    broken = mesh.config_dir / "broken.yaml"
+    broken.write_text("kind: Nonsense\n")
+    try:
+        status, data, complaint = run("proxy", "status", "--wait", "1.5s")
+    finally:
+        broken.unlink()
+    assert status == Exit.NEGATIVE
+    assert data.splitlines()[1].split()[:3] == ["gateway/eu", "in", "effect"]
+    assert "was refused" in complaint
+    assert run("proxy", "status", "--wait", "30s")[0] == Exit.OK
+
+
 def test_proxy_status_of_an_absent_proxy_is_a_no(run: Run) -> None:
     assert run("proxy", "status", "gateway/nowhere")[0] == Exit.NEGATIVE
 

@@ -13,18 +13,22 @@ from headrace_xds.cli.tables import Column, age
 
 EXAMPLES = """\
   headrace proxy status
-  headrace proxy status gateway/eu -o json
+  headrace proxy status gateway/gw-eu -o json
   headrace proxy status -o wide               one column for each type
   headrace proxy status --wait 30s            until everything is in effect
 """
 TYPES = ("CDS", "LDS", "EDS", "RDS", "ECDS", "ASSIGNMENTS")
 _POLL_S = 0.2
+_READ_S = 1.0
+"""Within which the control server has read an edit of its folder."""
 _CLUSTERS_SHOWN = 3
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags."""
-    parser.add_argument("name", nargs="?", help="only this proxy, such as gateway/eu or gpu/eu-1")
+    parser.add_argument(
+        "name", nargs="?", help="only this proxy, such as gateway/gw-eu or gpu/eu-1"
+    )
     parser.add_argument(
         "--wait",
         metavar="DURATION",
@@ -36,18 +40,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(flags: argparse.Namespace, console: Console) -> int:
-    """Print the proxies; exit 1 when one of them is behind."""
+    """Print the proxies; exit 1 when one of them is behind, or the newest edit was refused."""
     admin = Admin(flags.server)
     deadline = time.monotonic() + flags.wait
+    # An edit of a moment ago is not read yet, and what was there before is in effect for sure.
+    time.sleep(min(_READ_S, flags.wait))
     while True:
+        accepted = bool(admin.get("/v1/generation")["accepted"])
         rows = _read(admin, flags.name)
-        done = bool(rows) and all(row["inEffect"] for row in rows)
+        done = accepted and bool(rows) and all(row["inEffect"] for row in rows)
         if done or time.monotonic() >= deadline:
             break
         time.sleep(_POLL_S)
     console.data(render(rows, COLUMNS, flags.output, single=bool(flags.name)))
     if not rows:
         console.say("no proxy is connected")
+    if not accepted:
+        console.say(
+            "the configuration as it is now was refused, and the one before it stays in effect; "
+            "headrace analyze -f says what is wrong with it"
+        )
     return Exit.OK if done else Exit.NEGATIVE
 
 

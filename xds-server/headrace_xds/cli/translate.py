@@ -25,7 +25,7 @@ EXAMPLES = """\
   headrace translate -f mesh/ --to xds                     everything one gateway gets
   headrace translate -f mesh/ --to xds --type cluster -o json
   headrace translate -f mesh/ --to ir                      what the YAML means
-  headrace translate -f mesh/ --to bootstrap --gateway eu > eu.yaml
+  headrace translate -f mesh/ --to bootstrap --gateway gw-eu > eu.yaml
 """
 TYPES = {
     "cluster": resources.CLUSTER,

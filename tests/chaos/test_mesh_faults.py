@@ -159,7 +159,8 @@ async def test_a_killed_stub_fails_no_request_and_is_repaired(mesh: LocalMesh) -
 async def test_a_frozen_shadow_changes_nothing_for_callers(mesh: LocalMesh) -> None:
     """Copies to a version that answers nothing pile up behind their own breaker.
 
-    Thawed before the sidecars take it for hung, so that no repair is part of this.
+    Thawed before Triton takes it for dead, within a second: a process that comes back after Triton
+    gave it up makes tritonserver 2.51 abort, which heals, and is not what this is about.
     """
     frozen = [
         pid
@@ -174,7 +175,7 @@ async def test_a_frozen_shadow_changes_nothing_for_callers(mesh: LocalMesh) -> N
         await warmed(traffic)
         _signal(frozen, signal.SIGSTOP)
         stopped = time.monotonic()
-        await warmed(traffic, len(traffic.answers) + 80)
+        await warmed(traffic, len(traffic.answers) + 40)
         thawed = time.monotonic()
         _signal(frozen, signal.SIGCONT)
     assert not traffic.failed, why(mesh, traffic)

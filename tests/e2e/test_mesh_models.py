@@ -13,6 +13,7 @@ import skimage.data
 import tritonclient.grpc
 import tritonclient.http
 
+from headrace_xds.cli.up import curl
 from headrace_xds.local.mesh import LocalMesh
 from tests.fakes.echo_mesh import stats
 from tests.fakes.load import Call, send_all
@@ -121,6 +122,13 @@ def test_curl_classifies_a_photo(local: LocalMesh) -> None:
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert b"espresso" in done.stdout
+
+
+def test_the_line_that_up_prints_works(local: LocalMesh) -> None:
+    line = curl(local.gateway("gw-eu").url)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+    (scores,) = (output["data"] for output in json.loads(done.stdout)["outputs"])
+    assert scores[0] > scores[1], "turbines are about water, not about bread"
 
 
 def test_curl_ranks_documents(local: LocalMesh) -> None:

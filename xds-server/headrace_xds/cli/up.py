@@ -3,6 +3,7 @@
 import argparse
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace_xds.cli import problems
@@ -116,9 +117,17 @@ def _welcome(mesh: LocalMesh) -> str:
         for n in mesh.plan.nodes
     ]
     lines.append(f"  configuration  {mesh.config_dir}")
-    if mesh.plan.gateways:
-        lines += ["", "Rank two documents:", curl(mesh.plan.gateways[0].url)]
+    models = sorted({model for node in mesh.plan.nodes for model, _ in node.versions})
+    if mesh.plan.gateways and models:
+        lines += ["", *_try(mesh.plan.gateways[0].url, models)]
     return "\n".join(lines)
+
+
+def _try(url: str, models: Sequence[str]) -> list[str]:
+    """What to try first: a real question where the example's model is there to answer it."""
+    if "ranking" in models:
+        return ["Rank two documents:", curl(url)]
+    return [f"Is {models[0]} ready?", f"  curl -i {url}/v2/models/{models[0]}/ready"]
 
 
 def curl(url: str) -> str:

@@ -26,13 +26,21 @@ class Source(Node, frozen=True):
     line: int
 
 
+class Tls(Node, frozen=True):
+    """Names of the secrets that a gateway speaks TLS with."""
+
+    secret: str
+    client_ca: str | None = None
+
+
 class Gateway(Node, frozen=True):
-    """One Envoy and the socket it listens on."""
+    """One Envoy and the socket it listens on; without ``tls`` callers speak to it in the clear."""
 
     name: str
     region: str
     address: str
     port: int
+    tls: Tls | None = None
 
 
 class Region(Node, frozen=True):
@@ -138,6 +146,18 @@ class Tenant(Node, frozen=True):
     key_hashes: tuple[str, ...]
 
 
+class Runtime(Node, frozen=True):
+    """Overrides for the whole mesh that are in effect at once; None leaves things as they are."""
+
+    rate_limit_percent: int | None = None
+    mirror_percent: int | None = None
+    retry_percent: int | None = None
+    ejection_percent: int | None = None
+    least_loaded_bias: float | None = None
+    source: Source | None = None
+    """The Mesh, where it overrides anything."""
+
+
 class Mesh(Node, frozen=True):
     """The whole configuration. Every tuple is sorted by name, routes by how narrow they match."""
 
@@ -148,3 +168,4 @@ class Mesh(Node, frozen=True):
     versions: tuple[ServedVersion, ...]
     routes: tuple[Route, ...]
     tenants: tuple[Tenant, ...]
+    runtime: Runtime = Runtime()

@@ -15,12 +15,21 @@ CONFIG_FILES: Final = 1_000
 """Files read from one configuration folder."""
 CONFIG_BYTES: Final = 64 * 2**20
 """Characters of all files of one configuration together."""
+CONFIG_DOCUMENTS: Final = 20_000
+"""Documents of a configuration that are kept as read; an edit reads what it changed."""
+MEMO_SLOTS: Final = 200_000
+"""Derived parts of a configuration that are kept; with more, all are derived again."""
 CONFIG_DURATION_S: Final = 86_400.0
 """Longest duration a configuration may name."""
 CONFIG_DURATION_MIN_S: Final = 0.001
 """Shortest duration where a configuration may not say 0."""
 CONFIG_SIZE_BYTES: Final = 2**50
 """Largest size a configuration may name."""
+
+SECRETS: Final = 256
+"""Secrets a control server reads; the rest are not there."""
+SECRET_FILE_BYTES: Final = 256 * 2**10
+"""Largest file of a secret."""
 
 # Requests
 BODY_BYTES: Final = 10 * 2**20 + 64 * 2**10
@@ -104,6 +113,18 @@ ENCODED_RESPONSES_BYTES: Final = 64 * 2**20
 """Encoded responses kept to be sent to the next stream that needs the same."""
 CLOSE_SPREAD_S: Final = 2.0
 """On shutdown, streams are ended one by one over at most so long."""
+GATE_WORKERS: Final = 2
+"""Envoys that check configurations at once."""
+GATE_CHECK_S: Final = 60.0
+"""Time one check may take; then there is no verdict, and nothing is published."""
+GATE_CHUNK: Final = 2_500
+"""Changed resources that one check takes; more are checked in several."""
+GATE_RUNS: Final = 64
+"""Checks made to find which of many changed resources are to blame."""
+GATE_VERDICTS: Final = 100_000
+"""Resources that are remembered to have passed."""
+GATE_TEXT_LENGTH: Final = 1_000
+"""Characters of Envoy's reason that are passed on."""
 RECONNECT_MIN_S: Final = 0.2
 """First wait of a sidecar whose control stream broke."""
 RECONNECT_MAX_S: Final = 5.0

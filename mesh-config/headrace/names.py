@@ -11,9 +11,13 @@ ASSIGNMENT_KIND: Final = "type.headrace.dev/v1alpha1.Assignment"
 """``type_url`` inside the TypedStruct of an assignment."""
 
 
+CLUSTER_FORMAT: Final = "m-%s-%s-%s"
+"""``cluster`` as C, Lua and Python format text: of model, version and protocol."""
+
+
 def cluster(model: str, version: int, protocol: Protocol) -> str:
     """Envoy cluster of one model version: ``m-<model>-<version>-<protocol>``."""
-    return f"m-{model}-{version}-{protocol}"
+    return CLUSTER_FORMAT % (model, version, protocol)
 
 
 def shadow_cluster(model: str, version: int, protocol: Protocol) -> str:
@@ -24,6 +28,15 @@ def shadow_cluster(model: str, version: int, protocol: Protocol) -> str:
 def node_cluster(protocol: Protocol) -> str:
     """Cluster of every GPU node, for requests that name no model (server metadata, liveness)."""
     return f"nodes-{protocol}"
+
+
+def route_table(model: str) -> str:
+    """Route table of a model, and of the scope that selects it."""
+    return f"models/{model}"
+
+
+NODES_TABLE: Final = "nodes"
+"""Route table of requests that name no model."""
 
 
 def assignment(model: str, version: int) -> str:
@@ -78,6 +91,12 @@ TRITON_AGE_METRIC: Final = "triton_age_s"
 def health_service(model: str, version: int) -> str:
     """Service name in gRPC health checks of a model version."""
     return f"{model}@{version}"
+
+
+GATEWAY_CERTIFICATE: Final = "gateway-certificate"
+"""Name under which every gateway is given its own certificate and key."""
+CLIENT_CA: Final = "client-ca"
+"""Name under which a gateway is given the certificates that vouch for its callers."""
 
 
 def gpu_node_id(node: str) -> str:

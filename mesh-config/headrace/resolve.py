@@ -3,42 +3,102 @@
 Only for a configuration without errors: what ``analyze`` would refuse fails an assertion here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
 
 from headrace import ir, limits
 from headrace.assignment import Assignment, Batching, Tensor
 from headrace.config import schema
 from headrace.config.load import Loaded, Placed
 from headrace.config.references import default_version, version_of
+from headrace.config.runtime import RuntimeSpec
+from headrace.memo import Memo
 from headrace.units import parse_bytes, parse_duration_s
 
+Width = tuple[int, int, str]
+"""What routes are ordered by: the narrowest first."""
 
-def resolve(loaded: Loaded) -> ir.Mesh:
-    """IR of a configuration without errors."""
-    ((_, mesh),) = loaded.each(schema.Mesh)
-    models = {placed.name: (placed, model) for placed, model in loaded.each(schema.Model)}
+
+class _Unit(NamedTuple):
+    """What a model and its routes mean; routes come with the key that they are ordered by."""
+
+    versions: tuple[ir.ServedVersion, ...]
+    routes: tuple[tuple[Width, ir.Route], ...]
+
+
+def resolve(loaded: Loaded, memo: Memo | None = None) -> ir.Mesh:
+    """IR of a configuration without errors; with ``memo``, parts of it are those of before."""
+    kept = Memo() if memo is None else memo
+    ((placed_mesh, mesh),) = loaded.each(schema.Mesh)
     routes = loaded.each(schema.Route)
-    pools = [_pool(pool) for _, pool in loaded.each(schema.Pool)]
-    tenants = [_tenant(tenant) for _, tenant in loaded.each(schema.Tenant)]
-    made = [_route(placed, route, models[route.spec.model][1]) for placed, route in routes]
-    made += _implicit(models.values(), [route for _, route in routes])
-    every_pool = tuple(sorted(pool.name for pool in pools))
-    by_model: dict[str, list[schema.Route]] = {name: [] for name in models}
-    for _, route in routes:
-        by_model[route.spec.model].append(route)
+    pools = loaded.each(schema.Pool)
+    taken = {route.metadata.name for _, route in routes}
+    by_model: dict[str, list[tuple[Placed, schema.Route]]] = defaultdict(list)
+    for placed, route in routes:
+        by_model[route.spec.model].append((placed, route))
+    every_pool = kept.get("pools", tuple(pool for _, pool in pools), lambda: _names(pools))
+    units = [
+        _unit(placed, model, by_model[name], every_pool, is_taken=name in taken, memo=kept)
+        for name, placed, model in sorted(
+            ((placed.name, placed, model) for placed, model in loaded.each(schema.Model)),
+            key=itemgetter(0),
+        )
+    ]
+    made = sorted((pair for unit in units for pair in unit.routes), key=itemgetter(0))
+    regions = kept.get("regions", (placed_mesh,), lambda: _regions(mesh))
     return ir.Mesh(
         name=mesh.metadata.name,
         orca_port=mesh.spec.orca_port,
-        regions=tuple(sorted(map(_region, mesh.spec.regions), key=lambda region: region.name)),
-        pools=tuple(sorted(pools, key=lambda pool: pool.name)),
-        versions=tuple(
-            version
-            for name, (placed, model) in sorted(models.items())
-            for version in _versions(placed, model, by_model[name], every_pool)
+        regions=regions,
+        pools=tuple(
+            kept.get(("pool", name), (pool,), partial(_pool, pool))
+            for name, pool in sorted((pool.metadata.name, pool) for _, pool in pools)
         ),
-        routes=tuple(sorted(made, key=_narrow_first)),
-        tenants=tuple(sorted(tenants, key=lambda tenant: tenant.name)),
+        versions=tuple(version for unit in units for version in unit.versions),
+        routes=tuple(route for _, route in made),
+        tenants=tuple(
+            kept.get(("tenant", tenant.metadata.name), (tenant,), partial(_tenant, tenant))
+            for _, tenant in sorted(
+                loaded.each(schema.Tenant), key=lambda pair: pair[1].metadata.name
+            )
+        ),
+        runtime=_runtime(placed_mesh, mesh.spec.runtime),
     )
+
+
+def _runtime(placed: Placed, spec: RuntimeSpec) -> ir.Runtime:
+    given = msgspec.structs.asdict(spec)
+    is_any = any(value is not None for value in given.values())
+    return ir.Runtime(**given, source=_source(placed) if is_any else None)
+
+
+def _names(pools: Sequence[tuple[Placed, schema.Pool]]) -> tuple[str, ...]:
+    return tuple(sorted(pool.metadata.name for _, pool in pools))
+
+
+def _unit(
+    placed: Placed,
+    model: schema.Model,
+    routes: Sequence[tuple[Placed, schema.Route]],
+    every_pool: tuple[str, ...],
+    *,
+    is_taken: bool,
+    memo: Memo,
+) -> _Unit:
+    def build() -> _Unit:
+        made = [_route(place, route, model) for place, route in routes]
+        if not routes and default_version(model) is not None:
+            made = [_implicit(placed, model, is_taken=is_taken)]
+        versions = _versions(placed, model, [route for _, route in routes], every_pool)
+        return _Unit(tuple(versions), tuple((_narrow_first(route), route) for route in made))
+
+    inputs = (placed, every_pool, is_taken, *(place for place, _ in routes))
+    return memo.get(("model", placed.name), inputs, build)
 
 
 def weights(shares: Sequence[int], total: int = limits.SPLIT_TOTAL) -> tuple[int, ...]:
@@ -59,7 +119,11 @@ def weights(shares: Sequence[int], total: int = limits.SPLIT_TOTAL) -> tuple[int
     return tuple(scaled)
 
 
-def _narrow_first(route: ir.Route) -> tuple[int, int, str]:
+def _regions(mesh: schema.Mesh) -> tuple[ir.Region, ...]:
+    return tuple(sorted(map(_region, mesh.spec.regions), key=lambda region: region.name))
+
+
+def _narrow_first(route: ir.Route) -> Width:
     """Routes that ask for more come first, because gateways take the first that matches: more
     headers, then exact hosts, then longer wildcards, then any host.
     """
@@ -74,7 +138,13 @@ _WIDEST = 1_000
 
 def _region(region: schema.RegionSpec) -> ir.Region:
     gateways = tuple(
-        ir.Gateway(name=g.name, region=region.name, address=g.address, port=g.port)
+        ir.Gateway(
+            name=g.name,
+            region=region.name,
+            address=g.address,
+            port=g.port,
+            tls=ir.Tls(secret=g.tls.secret, client_ca=g.tls.client_ca) if g.tls else None,
+        )
         for g in sorted(region.gateways, key=lambda gateway: gateway.name)
     )
     return ir.Region(
@@ -205,26 +275,17 @@ def _route(placed: Placed, route: schema.Route, model: schema.Model) -> ir.Route
     )
 
 
-def _implicit(
-    models: Iterable[tuple[Placed, schema.Model]], routes: Sequence[schema.Route]
-) -> list[ir.Route]:
-    """Routes of models that no Route names, as an empty Route would make them."""
-    routed = {route.spec.model for route in routes}
-    taken = {route.metadata.name for route in routes}
-    made = []
-    for placed, model in models:
-        name = model.metadata.name
-        if name in routed or default_version(model) is None:
-            continue
-        # No Route can have a name with a dot, so this one is free when the plain one is not.
-        free = f"{name}.implicit" if name in taken else name
-        route = schema.Route(
-            api_version=schema.API_VERSION,
-            metadata=schema.Metadata(name=free),
-            spec=schema.RouteSpec(model=name),
-        )
-        made.append(_route(placed, route, model))
-    return made
+def _implicit(placed: Placed, model: schema.Model, *, is_taken: bool) -> ir.Route:
+    """Route of a model that no Route names, as an empty Route would make it."""
+    name = model.metadata.name
+    # No Route can have a name with a dot, so this one is free when the plain one is not.
+    free = f"{name}.implicit" if is_taken else name
+    route = schema.Route(
+        api_version=schema.API_VERSION,
+        metadata=schema.Metadata(name=free),
+        spec=schema.RouteSpec(model=name),
+    )
+    return _route(placed, route, model)
 
 
 def _arms(split: Sequence[schema.ArmSpec], model: schema.Model) -> tuple[ir.Arm, ...]:

@@ -1,5 +1,6 @@
 """Text with units, parsed once at the edge: ``30s``, ``16GiB``; inside, seconds and bytes."""
 
+import functools
 import re
 from typing import Final
 
@@ -11,6 +12,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES: Final = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
+@functools.lru_cache(maxsize=1_024)
 def parse_duration_s(text: str) -> float:
     """Seconds in a duration such as ``250ms`` or ``1m30s``; ValueError when it is none."""
     if not re.fullmatch(DURATION_PATTERN, text):

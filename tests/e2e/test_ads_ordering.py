@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import limits
+from headrace_xds.messages import Variant
 from headrace_xds.translate.bootstrap import bootstrap
 from headrace_xds.translate.packing import ads
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, ROUTES
@@ -20,10 +21,10 @@ from tests.fakes.ads_resources import ADS, cluster, endpoints, routes
 pytestmark = [pytest.mark.e2e]
 
 
-@pytest.fixture
-async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
+@pytest.fixture(params=Variant, ids=lambda variant: variant.value)
+async def mesh(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Mesh]:
     """Cluster ``a`` behind one listener, in effect."""
-    async with one_cluster(tmp_path) as mesh:
+    async with one_cluster(tmp_path, request.param) as mesh:
         yield mesh
 
 

@@ -146,3 +146,17 @@ def test_translate_shows_one_type_when_asked(run: Run) -> None:
     words = ("translate", "-f", str(MESH), "--to", "xds", "--type", "cluster", "-o", "json")
     names = {resource["name"] for resource in json.loads(run(*words)[1])}
     assert {"m-identity-1-http", "m-identity-1-grpc"} <= names
+
+
+def test_why_follows_a_request_through_what_is_in_effect(run: Run) -> None:
+    call = ("why", "-o", "json", "--grpc", "ModelInfer", "--model", "identity")
+    said = json.loads(run(*call, "-H", "x-api-key: demo")[1])
+    assert (said["model"], said["version"], said["cluster"]) == ("identity", 1, "m-identity-1-grpc")
+    # No node has registered, and nothing is known to be there that is not.
+    assert said["priorities"] == []
+    place = next(step["place"] for step in said["steps"] if step["topic"] == "model")
+    shown = run("get", "model/identity", "-o", "yaml")[1].splitlines()
+    name, _, line = place.rpartition(":")
+    assert (name, shown[int(line) - 1]) == ("model/identity", "apiVersion: headrace.dev/v1alpha1")
+    refused = run(*call)
+    assert (refused[0], json.loads(refused[1])["refusal"]) == (Exit.NEGATIVE, "invalid_api_key")

@@ -86,7 +86,7 @@ async def test_a_broken_edit_changes_nothing_but_the_list_of_problems(world: Con
 async def test_many_rapid_edits_are_few_pushes_and_the_last_one_counts(
     world: ControlWorld,
 ) -> None:
-    before, pushes = await world.generation(), await world.stats("rds.gateway.update_success")
+    before, pushes = await world.generation(), await world.stats("rds.models/echo.update_success")
 
     async def on_version_2() -> bool:
         return await world.infer() == "2"
@@ -100,7 +100,7 @@ async def test_many_rapid_edits_are_few_pushes_and_the_last_one_counts(
         took_s = time.monotonic() - started_s
     readings = 1 + took_s / (SETTLE_S + POLL_S)
     assert await world.generation() - before <= readings
-    after = await world.stats("rds.gateway.update_success")
+    after = await world.stats("rds.models/echo.update_success")
     assert 1 <= sum(after.values()) - sum(pushes.values()) <= readings
 
 

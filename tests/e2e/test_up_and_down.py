@@ -2,7 +2,9 @@
 
 import json
 import socket
+import ssl
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +15,10 @@ from headrace_xds.cli import main as cli
 from headrace_xds.cli.console import Exit
 from headrace_xds.local import record
 from headrace_xds.local.mesh import LocalMesh
+from tests.fakes.certificates import pair
 
 MESH = Path(__file__).parents[1] / "bench" / "meshes" / "identity"
+TLS = Path(__file__).parents[2] / "mesh-config" / "examples" / "tls.yaml"
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -34,6 +38,36 @@ def run(state_dir: Path, capsys: pytest.CaptureFixture[str]) -> Run:
         return status, said.out, said.err
 
     return command
+
+
+def test_a_gateway_with_tls_needs_its_secret_and_answers_in_tls(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mesh").mkdir()
+    (tmp_path / "mesh" / "tls.yaml").write_text(TLS.read_text())
+    up = ("up", "-f", str(tmp_path / "mesh"), "--ports", "auto", "--nodes-per-pool", "1")
+    status, _, complaint = run(*up)
+    assert status == Exit.NEGATIVE
+    assert complaint.count("HR0107") == 3
+
+    gateway, caller = pair("gateway"), pair("caller")
+    secrets = tmp_path / "secrets"
+    gateway.put(secrets / "gateway")
+    caller.put(secrets / "callers", ca=caller.certificate)
+    status, data, _ = run(*up, "--secrets", str(secrets))
+    assert status == Exit.OK
+    found = [line.split()[-1] for line in data.splitlines() if line.startswith("  gateway ")]
+    open_to_all, for_partners = found
+    trusting = ssl.create_default_context(cadata=gateway.certificate.decode())
+    ready = "/v2/models/ranking/ready"
+    with urllib.request.urlopen(open_to_all + ready, context=trusting) as answer:
+        assert answer.status == 200
+    # A caller that only listens hears why; one that speaks may hear no more than the end.
+    where = urllib.parse.urlsplit(for_partners)
+    with (
+        socket.create_connection((where.hostname, where.port), timeout=10) as plain,
+        trusting.wrap_socket(plain, server_hostname=where.hostname) as secured,
+        pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"),
+    ):
+        secured.recv(1)
 
 
 def test_up_and_down_may_be_repeated(run: Run, state_dir: Path) -> None:

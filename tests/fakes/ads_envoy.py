@@ -1,4 +1,4 @@
-"""A real Envoy whose whole configuration comes over delta ADS, with resources written by hand."""
+"""A real Envoy whose whole configuration comes over ADS, with resources written by hand."""
 
 import asyncio
 import json
@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from headrace_xds.binaries import envoy
+from headrace_xds.messages import Variant
 from tests.fakes.ads_resources import ADS, HOST
 
 
@@ -22,14 +23,17 @@ def free_port() -> int:
         return port
 
 
-def _bootstrap(node_id: str, ads_port: int) -> dict[str, Any]:
+_API_TYPE = {Variant.DELTA: "DELTA_GRPC", Variant.SOTW: "GRPC"}
+
+
+def _bootstrap(node_id: str, ads_port: int, variant: Variant) -> dict[str, Any]:
     address = {"socket_address": {"address": HOST, "port_value": ads_port}}
     return {
         "node": {"id": node_id, "cluster": "test", "locality": {"region": "eu", "zone": "eu-1"}},
         "admin": {"address": {"socket_address": {"address": HOST, "port_value": 0}}},
         "dynamic_resources": {
             "ads_config": {
-                "api_type": "DELTA_GRPC",
+                "api_type": _API_TYPE[variant],
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": True,
                 "grpc_services": [
@@ -105,11 +109,15 @@ class AdsEnvoy:
 
 @asynccontextmanager
 async def ads_envoy(
-    folder: Path, *, ads_port: int, node_id: str = "gateway/t"
+    folder: Path,
+    *,
+    ads_port: int,
+    node_id: str = "gateway/t",
+    variant: Variant = Variant.DELTA,
 ) -> AsyncIterator[AdsEnvoy]:
     """Run an Envoy against an ADS server."""
     config, admin, log = folder / "envoy.json", folder / "admin", folder / "envoy.log"
-    config.write_text(json.dumps(_bootstrap(node_id, ads_port)))
+    config.write_text(json.dumps(_bootstrap(node_id, ads_port, variant)))
     admin.unlink(missing_ok=True)
     arguments = ["-c", str(config), "--admin-address-path", str(admin), "--log-path", str(log)]
     arguments += ["--concurrency", "1", "--disable-hot-restart", "--log-level", "info"]

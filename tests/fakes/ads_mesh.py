@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace_xds.messages import Variant
 from headrace_xds.server import AdsServer, serve
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES, Resource
 from tests.fakes.ads_envoy import AdsEnvoy, ads_envoy, free_port, upstream
@@ -23,6 +24,7 @@ class Mesh:
     envoy: AdsEnvoy
     upstream: int
     port: int
+    variant: Variant
 
     def publish(self, type_url: str, *resources: Resource) -> None:
         """Replace everything of a type for the Envoy."""
@@ -51,20 +53,23 @@ class Mesh:
 
 
 @asynccontextmanager
-async def running(folder: Path, world: RecordedHub, upstream_port: int) -> AsyncIterator[Mesh]:
+async def running(
+    folder: Path, world: RecordedHub, upstream_port: int, variant: Variant = Variant.DELTA
+) -> AsyncIterator[Mesh]:
     """Serve a hub to a real Envoy."""
     server = await serve(world.hub, "127.0.0.1:0")
     mesh = None
     try:
-        async with ads_envoy(folder, ads_port=server.port, node_id=NODE) as envoy:
-            mesh = Mesh(world, server, envoy, upstream_port, 0)
+        port = server.port
+        async with ads_envoy(folder, ads_port=port, node_id=NODE, variant=variant) as envoy:
+            mesh = Mesh(world, server, envoy, upstream_port, 0, variant)
             yield mesh
     finally:
         await (mesh.server if mesh else server).stop()
 
 
 @asynccontextmanager
-async def one_cluster(folder: Path) -> AsyncIterator[Mesh]:
+async def one_cluster(folder: Path, variant: Variant = Variant.DELTA) -> AsyncIterator[Mesh]:
     """Cluster ``a`` behind one listener, in effect."""
     world, port = RecordedHub(), free_port()
     async with upstream() as upstream_port:
@@ -72,7 +77,7 @@ async def one_cluster(folder: Path) -> AsyncIterator[Mesh]:
         world.publish(NODE, ENDPOINTS, endpoints("a", upstream_port))
         world.publish(NODE, LISTENER, listener("web", port, "table"))
         world.publish(NODE, ROUTES, routes("table", "a"))
-        async with running(folder, world, upstream_port) as mesh:
+        async with running(folder, world, upstream_port, variant) as mesh:
             mesh.port = port
             await mesh.status(200)
             await until(lambda: world.seen.holds(routes("table", "a")))

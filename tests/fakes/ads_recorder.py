@@ -34,11 +34,13 @@ class Recorder:
     def claimed(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
         self.claims.append((type_url, versions))
 
-    def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
-        self.acks.append((type_url, name, version))
+    def acked(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
+        self.acks.extend((type_url, name, version) for name, version in versions.items())
 
-    def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
-        self.nacks.append((type_url, names, message))
+    def nacked(
+        self, node: NodeInfo, type_url: str, versions: Mapping[str, str], message: str
+    ) -> None:
+        self.nacks.append((type_url, tuple(versions), message))
 
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         self.left.append(type_url)

@@ -15,6 +15,10 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import (  # noq
     http_connection_manager_pb2,
 )
 
+from envoy.extensions.transport_sockets.tls.v3 import (  # noqa: F401  # isort: skip
+    tls_pb2,
+)
+
 from headrace_xds.translate.resources import (
     CLUSTER,
     ENDPOINTS,
@@ -31,6 +35,8 @@ _HCM = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
     ".HttpConnectionManager"
 )
+
+_TLS = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext"
 
 
 def _encode(type_url: str, name: str, message: Message, plain: dict[str, Any]) -> Resource:
@@ -74,18 +80,30 @@ def routes(name: str, target: str, **changes: Any) -> Resource:
     return _encode(ROUTES, name, route_pb2.RouteConfiguration(), plain)
 
 
-def listener(name: str, port: int, route_name: str, **changes: Any) -> Resource:
-    """A listener that takes its routes over ADS."""
+def tls(secret: str) -> dict[str, Any]:
+    """Transport socket of a filter chain whose certificate comes over ADS."""
+    given = {"name": secret, "sds_config": ADS}
+    context = {"common_tls_context": {"tls_certificate_sds_secret_configs": [given]}}
+    return {"name": "tls", "typed_config": {"@type": _TLS, **context}}
+
+
+def listener(
+    name: str, port: int, route_name: str, *, secret: str = "", **changes: Any
+) -> Resource:
+    """A listener that takes its routes over ADS, and its certificate where a secret is named."""
     manager = {
         "@type": _HCM,
         "stat_prefix": name,
         "rds": {"route_config_name": route_name, "config_source": ADS},
         "http_filters": [{"name": "router", "typed_config": {"@type": _ROUTER}}],
     }
+    chain: dict[str, Any] = {"filters": [{"name": "http", "typed_config": manager}]}
+    if secret:
+        chain["transport_socket"] = tls(secret)
     plain = {
         "name": name,
         "address": {"socket_address": {"address": HOST, "port_value": port}},
-        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
+        "filter_chains": [chain],
         **changes,
     }
     return _encode(LISTENER, name, listener_pb2.Listener(), plain)

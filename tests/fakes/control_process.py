@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace_xds import __main__ as program
-from headrace_xds.configuration import check
+from headrace_xds.compiler import check
 from headrace_xds.source.files import read_folder
 from headrace_xds.translate.fragments import FragmentCache
 

@@ -85,13 +85,15 @@ class ControlWorld:
         self._launch = launch or start
         self.config = folder / "config"
         self.state = folder / "state"
+        self.secrets: Path | None = None
+        """Folder of secrets; none unless a test names one before the start."""
         self.nodes: dict[str, FakeGpuNode] = {}
         self.failures: list[str] = []
         self.answered = 0
         self.server: Server | None = None
         self._folder = folder
         self._stack = AsyncExitStack()
-        self._xds_port, self.admin_port, self._envoy_admin, self._gateway = _free_ports(4)
+        self._xds_port, self.admin_port, self._envoy_admin, self.gateway_port = _free_ports(4)
         self._orca_port = _free_ports(1, "127.0.3.1")[0]
         self._return_grace_s = return_grace_s
         self._ports_file = folder / "ports.json"
@@ -103,7 +105,7 @@ class ControlWorld:
         self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._stack.push_async_callback(self.stop)
         self.config.mkdir()
-        ports = {"orca_port": self._orca_port, "gateway_port": self._gateway}
+        ports = {"orca_port": self._orca_port, "gateway_port": self.gateway_port}
         (self.config / "mesh.yaml").write_text(MESH % ports)
         (self.config / "model.yaml").write_text(MODEL)
         self.route_to(1)
@@ -163,6 +165,8 @@ class ControlWorld:
         arguments += ["--state-dir", str(self.state), "--ports-file", str(ports_file)]
         arguments += ["--xds-address", f"127.0.0.1:{self._xds_port}"]
         arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
+        if self.secrets is not None:
+            arguments += ["--secrets", str(self.secrets)]
         if self._return_grace_s is not None:
             arguments += ["--return-grace", str(self._return_grace_s)]
         self.server = await self._launch(arguments, self._folder / "control.log")
@@ -183,7 +187,7 @@ class ControlWorld:
 
     async def start_envoy(self) -> None:
         """Start the gateway of region eu."""
-        gateway = ir.Gateway("eu", "eu", "127.0.0.1", self._gateway)
+        gateway = ir.Gateway("eu", "eu", "127.0.0.1", self.gateway_port)
         config = bootstrap(
             gateway,
             zone="eu-1",
@@ -243,6 +247,12 @@ class ControlWorld:
         async with self.http.get(f"http://127.0.0.1:{self.admin_port}{path}") as answer:
             return await answer.json(content_type=None)
 
+    async def text(self, path: str) -> str:
+        """Text of a page of the admin API."""
+        async with self.http.get(f"http://127.0.0.1:{self.admin_port}{path}") as answer:
+            assert answer.status == 200, path
+            return await answer.text()
+
     async def generation(self) -> int:
         """Number of the configuration in effect."""
         return int((await self.admin("/v1/generation"))["generation"])
@@ -271,7 +281,7 @@ class ControlWorld:
     async def hosts(self, version: int = 1) -> dict[str, int]:
         """Weights of the hosts that Envoy has for a version, by address."""
         name = cluster("echo", version, "http")
-        for status in (await self._envoy("/clusters?format=json"))["cluster_statuses"]:
+        for status in (await self.envoy_page("/clusters?format=json"))["cluster_statuses"]:
             if status["name"] == name:
                 return {
                     host["address"]["socket_address"]["address"]: host["weight"]
@@ -281,12 +291,12 @@ class ControlWorld:
 
     async def stats(self, pattern: str) -> dict[str, int]:
         """Counters and gauges of Envoy."""
-        found = (await self._envoy(f"/stats?format=json&filter={pattern}"))["stats"]
+        found = (await self.envoy_page(f"/stats?format=json&filter={pattern}"))["stats"]
         return {stat["name"]: stat["value"] for stat in found if "value" in stat}
 
     async def infer(self) -> str | None:
         """Version that answers a request through the gateway, None when it fails."""
-        url = f"http://127.0.0.1:{self._gateway}/v2/models/echo/infer"
+        url = f"http://127.0.0.1:{self.gateway_port}/v2/models/echo/infer"
         try:
             async with self.http.post(url, data=b"{}", headers={"x-api-key": KEY}) as answer:
                 body = await answer.text()
@@ -331,7 +341,8 @@ class ControlWorld:
         """Requests without pause while the block runs; none of them may fail."""
         return _Load(self)
 
-    async def _envoy(self, path: str) -> Any:
+    async def envoy_page(self, path: str) -> Any:
+        """JSON of a page of Envoy's own."""
         try:
             async with self.http.get(f"http://127.0.0.1:{self._envoy_admin}{path}") as answer:
                 return await answer.json(content_type=None)

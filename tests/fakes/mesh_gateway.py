@@ -76,6 +76,14 @@ class MeshGateway:
         self._hub.publish(GROUP, resources.ENDPOINTS, assignments)
         self._published += assignments.values()
 
+    def publish_secrets(self, *secrets: Resource) -> None:
+        """Publish these secrets and no others."""
+        self.publish_only(resources.SECRET, *secrets)
+
+    def publish_only(self, type_url: str, *found: Resource) -> None:
+        """Publish these resources of a type and no others."""
+        self._hub.publish(GROUP, type_url, {each.name: each for each in found})
+
     async def settle(self) -> None:
         """Wait until Envoy has acknowledged everything that it subscribes to."""
 
@@ -150,6 +158,20 @@ class MeshGateway:
             text = await answer.text()
         return int(text.rpartition(":")[2]) if text.strip() else 0
 
+    async def overrides(self) -> dict[str, str]:
+        """Runtime values of Envoy."""
+        async with self.http.get(f"http://{self.admin}/runtime") as answer:
+            entries = json.loads(await answer.text())["entries"]
+        return {key: entry["final_value"] for key, entry in entries.items()}
+
+    async def updates(self) -> dict[str, str]:
+        """How often listeners, clusters and filters were updated, and routes by table."""
+        kinds = r"(lds|cds|rds|extension_config_discovery|scoped_rds)\..*update_success"
+        pattern = f"filter={kinds}|listener_manager.listener_(modified|added)"
+        async with self.http.get(f"http://{self.admin}/stats?{pattern}") as answer:
+            lines = [line.partition(": ") for line in (await answer.text()).splitlines()]
+        return {name: value for name, _, value in lines}
+
     async def hosts(self, cluster: str) -> list[dict[str, Any]]:
         """Hosts of a cluster with their health."""
         async with self.http.get(f"http://{self.admin}/clusters?format=json") as answer:
@@ -200,7 +222,7 @@ def _is_healthy(host: dict[str, Any]) -> bool:
 
 @asynccontextmanager
 async def mesh_gateway(
-    folder: Path, mesh: ir.Mesh, nodes: Sequence[MeshNode]
+    folder: Path, mesh: ir.Mesh, nodes: Sequence[MeshNode], *, secrets: Sequence[Resource] = ()
 ) -> AsyncIterator[MeshGateway]:
     """Run a gateway until the block ends; it has settled when the block begins."""
     recorder = Recorder()
@@ -213,6 +235,7 @@ async def mesh_gateway(
         )
         gateway = MeshGateway(hub, recorder, http)
         gateway.publish(mesh, nodes)
+        gateway.publish_secrets(*secrets)
         config = bootstrap(gateway_of(mesh), zone="eu-a", xds=(HOST, ads.port), admin=(HOST, 0))
         process = await _start(folder, config)
         stack.push_async_callback(_stop, process)

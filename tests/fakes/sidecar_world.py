@@ -62,16 +62,19 @@ class Recorded:
     def claimed(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
         self.claims.append(dict(versions))
 
-    def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
-        self.acks.append(name)
-        if version:
-            self.held[name] = version
-        else:
-            self.held.pop(name, None)
-            self.removed.append(name)
+    def acked(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
+        for name, version in versions.items():
+            self.acks.append(name)
+            if version:
+                self.held[name] = version
+            else:
+                self.held.pop(name, None)
+                self.removed.append(name)
 
-    def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
-        self.refusals.update(dict.fromkeys(names, message))
+    def nacked(
+        self, node: NodeInfo, type_url: str, versions: Mapping[str, str], message: str
+    ) -> None:
+        self.refusals.update(dict.fromkeys(versions, message))
 
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         self.left = True

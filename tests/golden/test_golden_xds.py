@@ -35,7 +35,9 @@ SUFFIXES = {
     resources.ENDPOINTS: "endpoints",
     resources.EXTENSION: "extensions",
     resources.LISTENER: "listeners",
+    resources.SCOPES: "scopes",
     resources.ROUTES: "routes",
+    resources.RUNTIME: "runtime",
 }
 
 

@@ -84,10 +84,9 @@ class AssignmentMachine(RuleBasedStateMachine):
             match event:
                 case Claimed(_, versions):
                     self.ledger = dict(versions)
-                case Acked(_, name, ""):
-                    self.ledger.pop(name, None)
-                case Acked(_, name, version):
-                    self.ledger[name] = version
+                case Acked(_, versions):
+                    self.ledger.update(versions)
+                    self.ledger = {name: held for name, held in self.ledger.items() if held}
                 case Nacked(_, _, message):
                     # A node goes on with what it held before.
                     assert message == "gave up"

@@ -95,10 +95,11 @@ class StreamMachine(RuleBasedStateMachine):
             self.owed |= {(request.type_url, name) for name in _versions(answered)}
         for event in events:
             if isinstance(event, Acked):
-                self.settled[event.type_url, event.name] = event.version
+                for name, version in event.versions.items():
+                    self.settled[event.type_url, name] = version
             if isinstance(event, Nacked) and answered is not None:
-                sent = _versions(answered)
-                self.refused |= {(event.type_url, n, sent[n]) for n in event.names}
+                assert event.versions.items() <= _versions(answered).items()
+                self.refused |= {(event.type_url, *item) for item in event.versions.items()}
         self.take()
 
     @precondition(lambda self: self.to_client)

@@ -60,6 +60,8 @@ def scalars(found: inspect.Type) -> st.SearchStrategy[object]:
         case inspect.IntType():
             low = found.ge if found.ge is not None else -(10**6)
             return st.integers(low, found.le if found.le is not None else 10**6)
+        case inspect.FloatType():
+            return st.floats(found.ge, found.le, allow_nan=False, allow_infinity=False)
         case inspect.LiteralType():
             return st.sampled_from(found.values)
         case inspect.BoolType():

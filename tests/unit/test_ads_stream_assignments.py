@@ -42,7 +42,7 @@ def test_a_newer_assignment_replaces_the_one_in_work_without_taking_another_plac
     # The answers to what was replaced mean nothing any more.
     assert talk.say(Request(type_url=ASSIGNMENT, nonce="1")) == ()
     events = talk.say(Request(type_url=ASSIGNMENT, nonce=removed.nonce))
-    assert events == (Acked(ASSIGNMENT, "m@0", ""),)
+    assert events == (Acked(ASSIGNMENT, {"m@0": ""}),)
     assert contents(talk.take()) == [({"m@4"}, set())]
 
 

@@ -62,7 +62,7 @@ def test_r3_a_refused_version_is_not_sent_again_even_when_it_comes_back(
     talk.ack(first)
     (second,) = talk.publish(ENDPOINTS, A2)
     events = talk.say(Request(type_url=ENDPOINTS, nonce=second.nonce, error="bad"))
-    assert events == (Nacked(ENDPOINTS, ("a",), "bad"),)
+    assert events == (Nacked(ENDPOINTS, {"a": A2.version}, "bad"),)
     assert talk.take() == []
     assert talk.publish(ENDPOINTS, A1) == []
     assert talk.publish(ENDPOINTS, A2) == []

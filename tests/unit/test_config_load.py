@@ -314,7 +314,8 @@ def every(found: inspect.Type) -> list[inspect.Type]:
 
 @pytest.mark.parametrize("kind", schema.KINDS)
 def test_the_language_consists_of_types_that_the_loader_checks(kind: str) -> None:
-    scalars = inspect.StrType | inspect.IntType | inspect.BoolType | inspect.LiteralType
+    numbers = inspect.IntType | inspect.FloatType
+    scalars = numbers | inspect.StrType | inspect.BoolType | inspect.LiteralType
     for each in every(inspect.type_info(schema.KINDS[kind])):
         assert parts(each) or isinstance(each, scalars | inspect.NoneType)
         pattern = each.pattern if isinstance(each, inspect.StrType) else None

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace_xds import configuration
-from headrace_xds.configuration import Checked, Configuration, Unwritable
+from headrace_xds import compiler
+from headrace_xds.compiler import Checked
+from headrace_xds.configuration import Configuration, Unwritable, key_of
 from headrace_xds.control import Compiled
 from headrace_xds.source.files import Folder, read_folder
 from headrace_xds.translate.fragments import FragmentCache
@@ -69,10 +70,7 @@ async def test_the_generation_rises_with_meaning_and_not_with_comments(tmp_path:
     assert world.made.generation == 1
     await world.reload(route=ROUTE % 2)
     assert world.made.generation == 2
-    generations = {
-        configuration.key_of(p.object): world.made.generation_of(p.object)
-        for p in world.made.objects
-    }
+    generations = {key_of(p.object): world.made.generation_of(p.object) for p in world.made.objects}
     assert (generations["Route/echo"], generations["Model/echo"]) == (2, 1)
 
 
@@ -116,7 +114,7 @@ async def test_a_defect_while_checking_refuses_the_configuration_and_keeps_servi
     def broken(*_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(configuration, "translate", broken)
+    monkeypatch.setattr(compiler, "translate", broken)
     await world.reload(route=ROUTE % 2)
     assert (world.made.generation, world.made.accepted) == (1, False)
     assert world.made.unreadable == ("internal error: RuntimeError('a defect')",)
@@ -193,9 +191,9 @@ async def test_deleting_the_last_object_of_a_file_deletes_the_file(tmp_path: Pat
 
 def test_a_check_of_unchanged_parts_encodes_nothing_again() -> None:
     cache = FragmentCache()
-    configuration.check(FILES, cache)
+    compiler.check(FILES, cache)
     built = cache.built
-    configuration.check(FILES, cache)
+    compiler.check(FILES, cache)
     assert cache.built == built
 
 

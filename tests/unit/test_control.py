@@ -15,7 +15,7 @@ from headrace.policy.record import NodeInfo, Record
 from headrace.signals import NodeLoad, VersionLoad
 from headrace_xds.control import Compiled, Control
 from headrace_xds.fleet import Fleet
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, Resource, resource
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, SECRET, Resource, resource
 from tests.fakes import mesh_ir
 
 VISION = "vision@1"
@@ -36,8 +36,9 @@ class Published:
         self.count += 1
 
     def withhold(self, group: str, type_url: str, names: frozenset[str]) -> None:
-        assert type_url == ENDPOINTS
-        self.withheld[group] = names
+        assert type_url in (ENDPOINTS, SECRET)
+        if type_url == ENDPOINTS:
+            self.withheld[group] = names
 
     def drop_group(self, group: str) -> None:
         for key in [key for key in self.resources if key[0] == group]:
@@ -287,7 +288,7 @@ def test_a_dropped_version_is_served_until_every_gateway_let_go_of_its_cluster()
     assert "vision@2" in offered(world, "n1")
     for gateway in ("gateway/eu", "gateway/us"):
         assert "vision@2" in offered(world, "n1")
-        world.fleet.acked(gateway, CLUSTER, "m-vision-2-http", "", at_s=11)
+        world.fleet.acked(gateway, CLUSTER, {"m-vision-2-http": ""}, at_s=11)
         world.turn(11)
     assert offered(world, "n1").keys() == {VISION}
     assert cluster not in world.published.resources["gateway/eu", ENDPOINTS]
@@ -295,7 +296,7 @@ def test_a_dropped_version_is_served_until_every_gateway_let_go_of_its_cluster()
 
 def test_a_gateway_that_is_away_is_waited_for_but_not_for_ever() -> None:
     world = retiring(gateways=("eu",))
-    world.fleet.acked("gateway/eu", CLUSTER, "m-vision-2-http", "", at_s=11)
+    world.fleet.acked("gateway/eu", CLUSTER, {"m-vision-2-http": ""}, at_s=11)
     world.turn(11)
     assert "vision@2" in offered(world, "n1")
     world.turn(10 + limits.RETIRE_S)
@@ -328,7 +329,7 @@ def test_nodes_of_a_pool_that_is_taken_out_unload_after_gateways_took_the_endpoi
     for name in (cluster, names.cluster("vision", 1, "grpc")):
         assert VISION in offered(world, "n1")
         version = versions(world, "eu")[name]
-        world.fleet.acked("gateway/eu", ENDPOINTS, name, version, at_s=12)
+        world.fleet.acked("gateway/eu", ENDPOINTS, {name: version}, at_s=12)
         world.turn(12)
     assert VISION not in offered(world, "n1")
 

@@ -21,7 +21,7 @@ def fleet(**versions: str) -> Fleet:
 
 def ack(made: Fleet, type_url: str = CLUSTER, **versions: str) -> None:
     for name, item in clusters(**versions).items():
-        made.acked(ENVOY, type_url, name, item.version, at_s=1)
+        made.acked(ENVOY, type_url, {name: item.version}, at_s=1)
 
 
 def state(made: Fleet, type_url: str = CLUSTER) -> SyncState:
@@ -51,7 +51,7 @@ def test_a_change_makes_a_proxy_stale_until_it_acknowledges_it() -> None:
 
 def test_a_refusal_shows_its_text_until_another_version_is_published() -> None:
     made = fleet(a="1")
-    made.nacked(ENVOY, CLUSTER, ["a"], "no such filter", at_s=1)
+    made.nacked(ENVOY, CLUSTER, {"a": clusters(a="1")["a"].version}, "no such filter", at_s=1)
     status = made.status(made.proxies[ENVOY], CLUSTER)
     assert status.state is SyncState.NACK
     assert status.rejected["a"].message == "no such filter"
@@ -81,7 +81,7 @@ def test_what_is_no_longer_published(type_url: str, expected: SyncState) -> None
 def test_a_removal_that_is_acknowledged_is_in_effect() -> None:
     made = fleet(a="1")
     ack(made, a="1", b="1")
-    made.acked(ENVOY, CLUSTER, "b", "", at_s=2)
+    made.acked(ENVOY, CLUSTER, {"b": ""}, at_s=2)
     assert state(made) is SyncState.SYNCED
 
 

@@ -41,7 +41,7 @@ def test_the_table_of_a_mesh_names_only_clusters_that_the_mesh_has() -> None:
     mesh = mesh_ir.mesh(mesh_ir.served("vision", 1), mesh_ir.served("vision", 2), split)
     (gateway,) = mesh.regions[0].gateways
     made = translate(mesh, gateway, FragmentCache())
-    (table,) = made[resources.ROUTES].values()
+    table = made[resources.ROUTES][names.route_table("vision")]
     named = references.clusters_of(table)
     assert named >= {names.cluster("vision", version, "http") for version in (1, 2)}
     assert named <= made[resources.CLUSTER].keys()

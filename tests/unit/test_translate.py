@@ -40,8 +40,9 @@ def test_names_inside_resources_are_the_names_they_are_filed_under() -> None:
     }  # fmt: skip
     for name, each in made[resources.CLUSTER].items():
         assert Cluster.parse(each.body).name == name == each.name
-    [table] = made[resources.ROUTES].values()
-    assert clusters_of(table) <= set(made[resources.CLUSTER])
+    assert set(made[resources.ROUTES]) == set(made[resources.SCOPES]) == {"nodes", "models/vision"}
+    for table in made[resources.ROUTES].values():
+        assert clusters_of(table) <= set(made[resources.CLUSTER])
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,8 @@ def test_an_edit_encodes_what_it_changed_and_a_repetition_nothing() -> None:
     versions(many(500), cache)
     assert cache.built == built
     versions(many(2_000), cache)
-    # The route, and a shape each for the three protocols (pinned shapes have no weights).
-    assert cache.built == built + 4
+    # The table, its route, and a shape each for the three protocols (pins have no weights).
+    assert cache.built == built + 5
 
 
 def test_fragments_are_bounded_and_the_least_recently_used_goes() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from headrace import limits
 from headrace_xds.app import Options, run
+from headrace_xds.binaries import BinaryMissingError, envoy
 
 
-def parse(arguments: Sequence[str]) -> Options:
-    """Options on a command line; exits with usage when they are wrong."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="headrace-xds", description="The control server of a Headrace mesh."
     )
@@ -27,6 +27,12 @@ def parse(arguments: Sequence[str]) -> Options:
         required=True,
         metavar="DIR",
         help="where the ledger and the last good configuration are kept",
+    )
+    parser.add_argument(
+        "--secrets",
+        type=Path,
+        metavar="DIR",
+        help="folder with a folder for each secret: tls.crt and tls.key, or ca.crt",
     )
     parser.add_argument("--xds-address", default="127.0.0.1:18000", metavar="HOST:PORT")
     parser.add_argument("--admin-address", default="127.0.0.1:10080", metavar="HOST:PORT")
@@ -43,16 +49,41 @@ def parse(arguments: Sequence[str]) -> Options:
         metavar="SECONDS",
         help="after a start, how long endpoints wait for GPU nodes to return (default: 30)",
     )
+    parser.add_argument(
+        "--envoy",
+        type=Path,
+        metavar="FILE",
+        help="Envoy that checks what is published (default: the one that is installed)",
+    )
+    parser.add_argument(
+        "--no-gate", action="store_true", help="publish without asking an Envoy about it first"
+    )
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Options on a command line; exits with usage when they are wrong."""
+    parser = _parser()
     parsed = parser.parse_args(arguments)
     if not parsed.config.is_dir():
         parser.error(f"--config {parsed.config}: no such folder")
+    gate = None
+    if not parsed.no_gate:
+        try:
+            gate = parsed.envoy or envoy()
+        except BinaryMissingError as error:
+            parser.error(f"{error}; or go without its check: --no-gate")
+    if parsed.secrets is not None and not parsed.secrets.is_dir():
+        parser.error(f"--secrets {parsed.secrets}: no such folder")
     return Options(
         config=parsed.config,
         state_dir=parsed.state_dir,
+        secrets=parsed.secrets,
         xds_address=parsed.xds_address,
         admin_address=parsed.admin_address,
         ports_file=parsed.ports_file,
         return_grace_s=parsed.return_grace,
+        envoy=gate,
     )
 
 

@@ -17,7 +17,8 @@ from headrace import limits
 from headrace.config.edit import NotFoundError
 from headrace.config.schema import KINDS
 from headrace_xds import views
-from headrace_xds.configuration import Checked, Configuration, Unwritable
+from headrace_xds.compiler import Checked
+from headrace_xds.configuration import Configuration, Unwritable
 from headrace_xds.control import Control
 from headrace_xds.observer import StreamObserver
 from headrace_xds.status import Statuses
@@ -255,6 +256,8 @@ async def _endpoints(request: web.Request) -> web.Response:
 
 
 def _refused(checked: Checked) -> web.Response:
+    if checked.failure:
+        return problem(503, f"nothing was changed: {checked.failure}")
     errors = sum(1 for found in checked.problems if found.is_error)
     return problem(
         400,

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import gc
 import json
 import logging
 import sqlite3
@@ -16,20 +17,24 @@ from aiohttp import web
 
 from headrace import limits
 from headrace.policy.membership import Membership
-from headrace_xds import admin, exposition
+from headrace_xds import admin, envoy_schema, exposition
 from headrace_xds.configuration import Configuration
 from headrace_xds.control import Control
 from headrace_xds.counters import Counters
 from headrace_xds.fleet import Fleet
+from headrace_xds.gate.gate import Gate
 from headrace_xds.hub import Hub
 from headrace_xds.ledger import Ledger
 from headrace_xds.observer import StreamObserver, group_of
 from headrace_xds.orca import LoadReports
+from headrace_xds.secrets import SecretStore, load_names, save_names
 from headrace_xds.server import AdsServer, serve
 from headrace_xds.source.files import changes, write_file
+from headrace_xds.source.secrets import Reading, read_secrets, readings
 from headrace_xds.status import Statuses
 
 LEDGER_FILE: Final = "ledger.db"
+SECRETS_FILE: Final = "secret-names.json"
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +45,14 @@ class Options:
 
     config: Path
     state_dir: Path
+    secrets: Path | None = None
     xds_address: str
     admin_address: str
     ports_file: Path | None = None
     return_grace_s: float = limits.RETURN_GRACE_S
     forget_node_s: float = limits.FORGET_NODE_S
+    envoy: Path | None = None
+    """Envoy that is asked about everything before it is published; None: nobody is asked."""
 
 
 class ControlServer:
@@ -67,18 +75,32 @@ class ControlServer:
             membership, fleet, now=now, changed=self._membership_changed, counters=self.counters
         )
         self._hub = Hub(observer=self._observer, group_of=group_of, now=now)
-        self.control = Control(hub=self._hub, membership=membership, fleet=fleet)
+        self.secrets = SecretStore(load_names(options.state_dir / SECRETS_FILE))
+        self.control = Control(
+            hub=self._hub, membership=membership, fleet=fleet, secrets=self.secrets
+        )
         self.reports = LoadReports(self.control.observe, now=now)
+        gate = None
+        if options.envoy is not None:
+            gate = Gate(options.envoy, options.state_dir, envoy_schema.read(options.envoy))
         self.configuration = Configuration(
             options.config,
             options.state_dir,
             effect=lambda compiled: self.control.configure(compiled, now_s=now()),
             wall_s=time.time,
+            gate=gate,
+            secrets=lambda: self.secrets.states,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; then end streams in good order."""
+        if self._options.secrets is not None:
+            self._take_secrets(await asyncio.to_thread(read_secrets, self._options.secrets))
         await self.configuration.start()
+        # What a mesh is made of lives as long as the server. Looking through hundreds of thousands
+        # of objects for garbage stops everything for a fifth of a second, at any moment.
+        gc.collect()
+        gc.freeze()
         async with (
             self._serving_admin() as admin_port,
             self._serving_streams() as streams,
@@ -87,6 +109,7 @@ class ControlServer:
             running = [
                 tasks.create_task(self._steer(), name="steer"),
                 tasks.create_task(self._follow_files(), name="files"),
+                tasks.create_task(self._follow_secrets(), name="secrets"),
                 tasks.create_task(self.reports.run(), name="load reports"),
             ]
             self._write_ports({"xds": streams.port, "admin": admin_port})
@@ -119,6 +142,25 @@ class ControlServer:
         async for folder in changes(self._options.config, lambda: configuration.folder):
             await configuration.reload(folder, instead_of=configuration.folder)
             self._membership_changed()
+
+    async def _follow_secrets(self) -> None:
+        """New content goes out at once; the configuration is judged anew where that may differ."""
+        if self._options.secrets is None:
+            return
+        async for reading in readings(self._options.secrets, lambda: self.secrets.reading):
+            before = self.secrets.states
+            self._take_secrets(reading)
+            self.control.publish_secrets()
+            if self.secrets.states != before:
+                configuration = self.configuration
+                await configuration.reload(configuration.folder, instead_of=configuration.folder)
+                self._membership_changed()
+
+    def _take_secrets(self, reading: Reading) -> None:
+        known = self.secrets.were_usable
+        self.secrets.take(reading)
+        if self.secrets.were_usable != known:
+            save_names(self._options.state_dir / SECRETS_FILE, self.secrets.were_usable)
 
     def _membership_changed(self) -> None:
         self.control.note_membership()

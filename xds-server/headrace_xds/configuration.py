@@ -7,67 +7,26 @@ the list of problems.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headrace import ir
 from headrace.config import edit
-from headrace.config.analyze import analyze, usable
 from headrace.config.load import Loaded, Placed, load
 from headrace.config.problems import Problem, render
 from headrace.config.schema import Object
-from headrace.resolve import resolve
+from headrace.config.secrets import SecretState
 from headrace_xds import lastgood
+from headrace_xds.compiler import Checked, check
 from headrace_xds.control import Compiled
+from headrace_xds.gate.envoy import NoVerdict
+from headrace_xds.gate.gate import Gate
 from headrace_xds.lastgood import LastGood
 from headrace_xds.source.files import Folder, read_folder, write_file
-from headrace_xds.translate import translate
 from headrace_xds.translate.fragments import FragmentCache
 
 LAST_GOOD_FILE: Final = "last-good.json"
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Checked:
-    """Every problem in some files, and what they mean unless one problem is an error."""
-
-    objects: tuple[Placed, ...]
-    problems: tuple[Problem, ...]
-    compiled: Compiled | None
-    failure: str = ""
-    """A defect of this program met on the way; the configuration is refused, traffic goes on."""
-
-
-def check(files: Mapping[str, str], cache: FragmentCache) -> Checked:
-    """Load, analyze, resolve and translate; nothing is put into effect and nothing is raised."""
-    try:
-        return _check(files, cache)
-    except Exception as error:
-        log.exception("the configuration cannot be checked")
-        return Checked((), (), None, failure=f"internal error: {error!r}")
-
-
-def _check(files: Mapping[str, str], cache: FragmentCache) -> Checked:
-    loaded = load(sorted(files.items()))
-    problems = analyze(loaded)
-    if not usable(problems):
-        return Checked(loaded.objects, problems, None)
-    return Checked(loaded.objects, problems, _compile(loaded, cache))
-
-
-def _compile(loaded: Loaded, cache: FragmentCache) -> Compiled:
-    mesh = resolve(loaded)
-    return Compiled(
-        mesh=mesh,
-        resources={gateway.name: translate(mesh, gateway, cache) for gateway in _gateways(mesh)},
-    )
-
-
-def _gateways(mesh: ir.Mesh) -> list[ir.Gateway]:
-    return [gateway for region in mesh.regions for gateway in region.gateways]
 
 
 def key_of(item: Object) -> str:
@@ -89,6 +48,8 @@ class Configuration:
         *,
         effect: Callable[[Compiled], None],
         wall_s: Callable[[], float],
+        gate: Gate | None = None,
+        secrets: Callable[[], Mapping[str, SecretState] | None] = lambda: None,
     ) -> None:
         self.folder_path = folder
         self.problems: tuple[Problem, ...] = ()
@@ -103,7 +64,9 @@ class Configuration:
         self._path = state_dir / LAST_GOOD_FILE
         self._kept = LastGood()
         self._effect = effect
+        self._gate = gate
         self._wall_s = wall_s
+        self._secrets = secrets
         self._cache = FragmentCache()
         self._busy = asyncio.Lock()
 
@@ -131,7 +94,7 @@ class Configuration:
         if self.accepted or not self._kept.files:
             return
         async with self._busy:
-            checked = await asyncio.to_thread(check, self._kept.files, self._cache)
+            checked = await asyncio.to_thread(check, self._kept.files, self._cache, self._secrets())
             if checked.compiled is None:
                 log.error("the last good configuration does not pass this version's checks")
                 return
@@ -148,7 +111,7 @@ class Configuration:
         async with self._busy:
             if instead_of is not None and self.folder is not instead_of:
                 return
-            checked = await asyncio.to_thread(check, folder.files, self._cache)
+            checked = await self._check(folder.files)
             await self._take(folder, checked)
 
     async def apply(self, text: str, *, dry_run: bool) -> tuple[Checked, dict[str, str]]:
@@ -160,8 +123,9 @@ class Configuration:
             folder = await self._read()
             changed = await asyncio.to_thread(edit.upsert, folder.files, text)
             files = _merged(folder.files, changed)
-            checked = await asyncio.to_thread(check, files, self._cache)
-            results = await asyncio.to_thread(_results, folder, request, checked)
+            before = await asyncio.to_thread(self._objects, folder)
+            checked = await self._check(files)
+            results = _results(before, request, checked)
             if checked.compiled is not None and not dry_run:
                 await self._write(folder, files, checked)
             return checked, results
@@ -172,10 +136,28 @@ class Configuration:
             folder = await self._read()
             changed = await asyncio.to_thread(edit.remove, folder.files, kind, name)
             files = _merged(folder.files, changed)
-            checked = await asyncio.to_thread(check, files, self._cache)
+            checked = await self._check(files)
             if checked.compiled is not None and not dry_run:
                 await self._write(folder, files, checked)
             return checked
+
+    async def _check(self, files: Mapping[str, str]) -> Checked:
+        """Everything that is known to be wrong with some files, a real Envoy's opinion included."""
+        checked = await asyncio.to_thread(check, files, self._cache, self._secrets())
+        if self._gate is None or checked.compiled is None:
+            return checked
+        compiled = checked.compiled
+        try:
+            problems = await self._gate.judge(compiled.mesh, compiled.resources)
+        except NoVerdict as reason:
+            return Checked(checked.objects, checked.problems, None, failure=f"the gate: {reason}")
+        if not problems:
+            return checked
+        return Checked(checked.objects, (*checked.problems, *problems), None)
+
+    def _objects(self, folder: Folder) -> dict[str, Object]:
+        read = load(sorted(folder.files.items()), self._cache.readings)
+        return {key_of(placed.object): placed.object for placed in read.objects}
 
     async def _read(self) -> Folder:
         folder = await asyncio.to_thread(read_folder, self.folder_path)
@@ -237,9 +219,8 @@ def _merged(files: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, s
     return {name: text for name, text in {**files, **changed}.items() if text}
 
 
-def _results(folder: Folder, request: Loaded, checked: Checked) -> dict[str, str]:
+def _results(before: Mapping[str, Object], request: Loaded, checked: Checked) -> dict[str, str]:
     """``created``, ``configured`` or ``unchanged`` for every object of a request."""
-    before = {key_of(p.object): p.object for p in load(sorted(folder.files.items())).objects}
     after = {key_of(placed.object): placed.object for placed in checked.objects}
     results = {}
     for placed in request.objects:

@@ -6,9 +6,11 @@ what was acknowledged is on disk before any gateway learns of it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from headrace import ir, limits, names
+from headrace.memo import Memo
 from headrace.policy.holding import NodeState
 from headrace.policy.membership import Membership
 from headrace.policy.nodes import Wanted
@@ -18,7 +20,8 @@ from headrace_xds.eds import PROTOCOLS, EndpointSets
 from headrace_xds.fleet import Fleet
 from headrace_xds.loads import LoadTable
 from headrace_xds.offers import offer
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, Resource
+from headrace_xds.secrets import SecretStore
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, SECRET, Resource
 
 Resources = Mapping[str, Mapping[str, Resource]]
 
@@ -55,7 +58,15 @@ class _Retiring:
 class Control:
     """The state of the control server, and what it tells proxies and sidecars."""
 
-    def __init__(self, *, hub: Publications, membership: Membership, fleet: Fleet) -> None:
+    def __init__(
+        self,
+        *,
+        hub: Publications,
+        membership: Membership,
+        fleet: Fleet,
+        secrets: SecretStore | None = None,
+    ) -> None:
+        self.secrets = secrets or SecretStore()
         self.membership = membership
         self.fleet = fleet
         self.sets = EndpointSets()
@@ -67,6 +78,7 @@ class Control:
         self._membership_changed = True
         self._offers_due = True
         self._endpoints_due = True
+        self._memo = Memo()
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -95,18 +107,32 @@ class Control:
                 self._retiring[name] = _Retiring(served, now_s + limits.RETIRE_S)
         for name in current & self._retiring.keys():
             del self._retiring[name]
-        self.sets.relocate()
+        if previous is None or not _same_places(previous.mesh, compiled.mesh):
+            self.sets.relocate()
         self._place(now_s)
         # Endpoints first: a new cluster's name must be known when its proxy asks for endpoints.
         self.sets.rebuild(self._versions(), self.membership, self.loads, now_s=now_s)
         self._withheld = self._unsettled(now_s)
         self._publish_endpoints(compiled.mesh)
+        self.publish_secrets()
         for gateway in _gateways(compiled.mesh):
             group = names.gateway_node_id(gateway.name)
             for type_url, resources in compiled.resources[gateway.name].items():
                 self._publish(group, type_url, resources)
         gateways = {names.gateway_node_id(gateway.name) for gateway in _gateways(compiled.mesh)}
         self._drop_groups(names.gateway_node_id(""), keep=gateways)
+
+    def publish_secrets(self) -> None:
+        """Give every gateway the secrets that it names, and no other.
+
+        One that is not there now is not told to be gone: a gateway goes on with what it has.
+        """
+        for gateway in _gateways(self.compiled.mesh) if self.compiled else ():
+            group = names.gateway_node_id(gateway.name)
+            made = self.secrets.resources(gateway)
+            there = {name: secret for name, secret in made.items() if secret is not None}
+            self._hub.withhold(group, SECRET, frozenset(made.keys() - there.keys()))
+            self._publish(group, SECRET, there)
 
     def observe(self, load: NodeLoad) -> None:
         """Take in a load report."""
@@ -164,7 +190,12 @@ class Control:
 
     def _place(self, now_s: float) -> None:
         assert self.compiled is not None
-        wanted = {served.assignment.name: _wanted(served) for served in self._versions()}
+        wanted = {
+            served.assignment.name: self._memo.get(
+                ("wanted", served.model, served.version), (served,), partial(_wanted, served)
+            )
+            for served in self._versions()
+        }
         self.membership.place(wanted, _static_nodes(self.compiled.mesh), now_s=now_s)
         self._membership_changed = True
         self._endpoints_due = True
@@ -239,6 +270,10 @@ class Control:
     def _publish(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
         self._hub.publish(group, type_url, resources)
         self.fleet.published(group, type_url, resources)
+
+
+def _same_places(before: ir.Mesh, after: ir.Mesh) -> bool:
+    return before.regions == after.regions and before.pools == after.pools
 
 
 def _gateways(mesh: ir.Mesh) -> list[ir.Gateway]:

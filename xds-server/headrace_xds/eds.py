@@ -6,13 +6,14 @@ weights differ from what was published.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from headrace import ir, limits, names
 from headrace.policy.membership import Membership
 from headrace.policy.nodes import Holder
 from headrace.policy.record import NodeInfo
 from headrace.policy.weights import weigh
+from headrace.routing import ranks
 from headrace_xds.loads import LoadTable
 from headrace_xds.translate.endpoints import Member, load_assignment
 from headrace_xds.translate.resources import Resource
@@ -38,6 +39,14 @@ class _Cluster:
     by_region: dict[str, Resource] = field(default_factory=dict)
 
 
+class _Basis(NamedTuple):
+    """What the endpoints of a version are made from, but for weights, which ``follow`` sees to."""
+
+    served: ir.ServedVersion
+    holders: Sequence[Holder]
+    unready: frozenset[str]
+
+
 class EndpointSets:
     """Current endpoint sets of every cluster; ``refresh`` follows membership and load."""
 
@@ -45,6 +54,7 @@ class EndpointSets:
         self.weight_changes = 0
         """Times that the weights of a model version changed."""
         self._clusters: dict[str, _Cluster] = {}
+        self._bases: dict[str, _Basis] = {}
         self._weights: dict[str, dict[str, int]] = {}
         self._unready: Mapping[str, frozenset[str]] = {}
         self._weighed_at_s = float("-inf")
@@ -66,24 +76,28 @@ class EndpointSets:
         self._unready = loads.unready(now_s=now_s)
         holders = membership.holders()
         sets: dict[str, tuple[Endpoint, ...]] = {}
-        known: set[str] = set()
+        current: dict[str, _Basis] = {}
         for served in versions:
             name = served.assignment.name
-            known.add(name)
-            endpoints = self._endpoints(served, holders.get(name, []), loads, now_s)
-            for protocol in PROTOCOLS:
-                sets[names.cluster(served.model, served.version, protocol)] = endpoints
+            basis = _Basis(served, holders.get(name, []), self._unready.get(name, frozenset()))
+            current[name] = basis
+            # Most versions are as they were, and there are thousands.
+            if basis != self._bases.get(name):
+                endpoints = self._endpoints(served, basis.holders, loads, now_s)
+                for protocol in PROTOCOLS:
+                    sets[names.cluster(served.model, served.version, protocol)] = endpoints
         everyone = tuple(
             Endpoint(holder.info, 1, "draining" if holder.draining else "healthy")
             for holder in membership.serving_nodes()
         )
         for protocol in PROTOCOLS:
             sets[names.node_cluster(protocol)] = everyone
-        for name in self._weights.keys() - known:
-            del self._weights[name]
-        gone = self._clusters.keys() - sets.keys()
-        for name in gone:
-            del self._clusters[name]
+        gone = [self._bases[name].served for name in self._bases.keys() - current.keys()]
+        self._bases = current
+        for served in gone:
+            self._weights.pop(served.assignment.name, None)
+            for protocol in PROTOCOLS:
+                self._clusters.pop(names.cluster(served.model, served.version, protocol), None)
         return self._update(sets) or bool(gone)
 
     def follow(
@@ -119,7 +133,7 @@ class EndpointSets:
 
     def resources(self, region: ir.Region, pools: Mapping[str, ir.Pool]) -> dict[str, Resource]:
         """Endpoint resources as gateways of a region get them."""
-        order = {name: rank for rank, name in enumerate((region.name, *region.failover))}
+        order = ranks(region)
         key = f"{region.name}>{','.join(region.failover)}"
         result: dict[str, Resource] = {}
         for name, cluster in self._clusters.items():

@@ -15,6 +15,10 @@ from typing import Any, Final
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError, Message
 
+from headrace_xds.translate.resources import SECRET
+
+_REDACTED: Final = "[redacted]"
+"""As Envoy's own admin page has it."""
 _FILE_FIELDS: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14})
 _NAME: Final = re.compile(rb"\x0a([\x05-\x7f])([a-z][\w/.\-]{3,120}?\.proto)(?=[\x12\x1a\x22\x62])")
 _DESCRIPTOR_BYTES: Final = 2 * 2**20
@@ -41,13 +45,15 @@ class EnvoySchema:
         return message
 
     def to_json(self, type_url: str, body: bytes) -> dict[str, Any]:
-        """JSON value of serialised bytes, every Any inside it opened."""
+        """JSON value of serialised bytes, every Any inside it opened; nothing of secrets."""
         text = json_format.MessageToJson(
             self.decode(type_url, body),
             preserving_proto_field_name=True,
             descriptor_pool=self._pool,
         )
         value: dict[str, Any] = json.loads(text)
+        if type_url == SECRET:
+            value = {key: value[key] if key == "name" else _REDACTED for key in value}
         return value
 
     def from_json(self, type_name: str, value: Mapping[str, Any]) -> Message:

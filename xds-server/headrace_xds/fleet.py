@@ -5,6 +5,7 @@ a proxy once the proxy acknowledged the version that is published.
 """
 
 import enum
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 import msgspec
 
 from headrace import names
+from headrace_xds.acknowledged import NOTHING, Acknowledged, Versions
 from headrace_xds.translate.resources import CLUSTER, LISTENER, Resource
 
 
@@ -51,7 +53,7 @@ PENDING_SHOWN: Final = 20
 
 @dataclass
 class _Type:
-    acked: dict[str, str] = field(default_factory=dict)
+    acked: Acknowledged
     rejected: dict[str, Rejection] = field(default_factory=dict)
     last_ack_s: float | None = None
 
@@ -68,17 +70,14 @@ class Proxy:
     held_back: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Routes that are not sent because the proxy lacks clusters that they name."""
 
-    def of_type(self, type_url: str) -> _Type:
-        """Bookkeeping of one type."""
-        return self.types.setdefault(type_url, _Type())
-
 
 class Fleet:
     """Published versions by group and type, and what each connected proxy makes of them."""
 
     def __init__(self) -> None:
-        self._published: dict[str, dict[str, dict[str, str]]] = {}
+        self._published: dict[str, dict[str, Versions]] = {}
         self.proxies: dict[str, Proxy] = {}
+        self._of_group: dict[str, dict[str, Proxy]] = defaultdict(dict)
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -88,11 +87,23 @@ class Fleet:
     def published(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
         """Note what a group is to have of one type."""
         versions = {name: resource.version for name, resource in resources.items()}
-        self._published.setdefault(group, {})[type_url] = versions
+        of_group = self._published.setdefault(group, {})
+        before = of_group.get(type_url, NOTHING)
+        if before == versions and type_url in of_group:
+            return
+        of_group[type_url] = versions
+        changed = {name for name, version in versions.items() if before.get(name) != version}
+        changed.update(before.keys() - versions.keys())
+        for proxy in self._of_group.get(group, {}).values():
+            if (kind := proxy.types.get(type_url)) is not None:
+                kind.acked.publish(versions, changed)
 
     def retract(self, group: str) -> None:
         """Forget a group that no longer exists."""
-        self._published.pop(group, None)
+        for type_url, versions in self._published.pop(group, {}).items():
+            for proxy in self._of_group.get(group, {}).values():
+                if (kind := proxy.types.get(type_url)) is not None:
+                    kind.acked.publish(NOTHING, versions)
 
     def groups(self) -> frozenset[str]:
         """Groups that something is published to."""
@@ -103,6 +114,12 @@ class Fleet:
         proxy = self.proxies.get(node)
         if proxy is None:
             proxy = self.proxies[node] = Proxy(node, group, build)
+        elif proxy.group != group:
+            self._of_group[proxy.group].pop(node)
+            for type_url, kind in proxy.types.items():
+                before, after = (self._wanted(each, type_url) for each in (proxy.group, group))
+                kind.acked.publish(after, before.keys() | after.keys())
+        self._of_group[group][node] = proxy
         proxy.group, proxy.build = group, build
         proxy.streams[stream_id] = at_s
 
@@ -113,34 +130,32 @@ class Fleet:
         proxy.streams.pop(stream_id, None)
         if not proxy.streams:
             del self.proxies[node]
+            del self._of_group[proxy.group][node]
 
     def claimed(self, node: str, type_url: str, versions: Mapping[str, str]) -> None:
         """Note what a proxy had when it connected."""
         if (proxy := self.proxies.get(node)) is not None:
-            proxy.of_type(type_url).acked.update(versions)
+            self._of_type(proxy, type_url).acked.take(versions)
 
-    def acked(self, node: str, type_url: str, name: str, version: str, *, at_s: float) -> None:
+    def acked(self, node: str, type_url: str, versions: Mapping[str, str], *, at_s: float) -> None:
         """Note an acknowledgement; an empty version acknowledges a removal."""
         if (proxy := self.proxies.get(node)) is None:
             return
-        kind = proxy.of_type(type_url)
+        kind = self._of_type(proxy, type_url)
         kind.last_ack_s = at_s
-        kind.rejected.pop(name, None)
-        if version:
-            kind.acked[name] = version
-        else:
-            kind.acked.pop(name, None)
+        kind.acked.take(versions)
+        if kind.rejected:
+            kind.rejected = {n: r for n, r in kind.rejected.items() if n not in versions}
 
     def nacked(
-        self, node: str, type_url: str, refused: Iterable[str], message: str, *, at_s: float
+        self, node: str, type_url: str, versions: Mapping[str, str], message: str, *, at_s: float
     ) -> None:
-        """Note a refusal, at the versions published now."""
+        """Note a refusal of these versions, by name."""
         if (proxy := self.proxies.get(node)) is None:
             return
-        wanted = self._wanted(proxy.group, type_url)
-        for name in refused:
-            rejection = Rejection(wanted.get(name, ""), message, at_s)
-            proxy.of_type(type_url).rejected[name] = rejection
+        for name, version in versions.items():
+            rejection = Rejection(version, message, at_s)
+            self._of_type(proxy, type_url).rejected[name] = rejection
 
     def held_back(self, node: str, missing: Mapping[str, frozenset[str]]) -> None:
         """Note which routes wait for which clusters."""
@@ -154,13 +169,8 @@ class Fleet:
     def status(self, proxy: Proxy, type_url: str) -> TypeStatus:
         """Where a proxy stands with one type."""
         wanted = self._wanted(proxy.group, type_url)
-        kind = proxy.types.get(type_url, _Type())
-        # Of a type that is asked for by name, a proxy drops what it no longer needs in silence.
-        leftovers = kind.acked.keys() - wanted.keys() if type_url in _WHOLE else frozenset()
-        pending = sorted(
-            {name for name, version in wanted.items() if kind.acked.get(name) != version}
-            | leftovers
-        )
+        kind = proxy.types.get(type_url) or self._new_type(proxy, type_url)
+        pending = sorted(kind.acked.pending)
         rejected = {
             name: rejection
             for name, rejection in kind.rejected.items()
@@ -178,9 +188,16 @@ class Fleet:
     def in_effect(self, proxy: Proxy) -> bool:
         """Whether a proxy has acknowledged everything that is published to it."""
         return all(
-            self.status(proxy, type_url).state is SyncState.SYNCED
-            for type_url in self.types(proxy.group)
+            self._is_synced(proxy, type_url, versions)
+            for type_url, versions in self._published.get(proxy.group, {}).items()
         )
+
+    def _is_synced(self, proxy: Proxy, type_url: str, wanted: Versions) -> bool:
+        kind = proxy.types.get(type_url)
+        if kind is None:
+            return not wanted
+        refused = any(wanted.get(n) == r.version for n, r in kind.rejected.items())
+        return not kind.acked.pending and not refused
 
     def rejections(self) -> Iterator[Rejection]:
         """What connected proxies refuse at the version that is published."""
@@ -204,8 +221,18 @@ class Fleet:
                 return False
         return True
 
-    def _wanted(self, group: str, type_url: str) -> Mapping[str, str]:
-        return self._published.get(group, {}).get(type_url, {})
+    def _wanted(self, group: str, type_url: str) -> Versions:
+        return self._published.get(group, {}).get(type_url, NOTHING)
+
+    def _of_type(self, proxy: Proxy, type_url: str) -> _Type:
+        if (kind := proxy.types.get(type_url)) is None:
+            kind = proxy.types[type_url] = self._new_type(proxy, type_url)
+        return kind
+
+    def _new_type(self, proxy: Proxy, type_url: str) -> _Type:
+        # Of a type that is asked for by name, a proxy drops what it no longer needs in silence.
+        wanted = self._wanted(proxy.group, type_url)
+        return _Type(Acknowledged(wanted, whole=type_url in _WHOLE))
 
 
 def _state(*, pending: bool, rejected: bool, ever: bool) -> SyncState:

@@ -20,7 +20,10 @@ from headrace_xds.messages import (
     NodeInfo,
     Rejection,
     Request,
+    SotwRequest,
+    Variant,
 )
+from headrace_xds.sotw import SotwReader
 from headrace_xds.stream import AdsStream
 from headrace_xds.translate.resources import Resource
 from headrace_xds.wire import Encoder
@@ -38,11 +41,13 @@ class Observer(Protocol):
     def claimed(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
         """What a client holds as its stream begins; always called, also with nothing."""
 
-    def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
-        """A client holds a version now; "" when it let go of the resource."""
+    def acked(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
+        """A client holds these versions now, by name; "" when it let go of the resource."""
 
-    def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
-        """A client refused what these names were sent; it is not sent again on that stream."""
+    def nacked(
+        self, node: NodeInfo, type_url: str, versions: Mapping[str, str], message: str
+    ) -> None:
+        """A client refused these versions, by name; they are not sent again on that stream."""
 
     def leaving(self, node: NodeInfo, type_url: str) -> None:
         """A client unsubscribed from ``*``: a GPU node that drains."""
@@ -54,10 +59,13 @@ class Observer(Protocol):
 class Connection:
     """One stream of the hub, for the adapter that reads and writes it."""
 
-    def __init__(self, hub: "Hub", stream_id: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, hub: "Hub", stream_id: int, wake: Callable[[], None], variant: Variant, only: str
+    ) -> None:
         self.stream_id = stream_id
-        self.stream = AdsStream(group_for=self._join)
+        self.stream = AdsStream(group_for=self._join, variant=variant, only=only)
         self.wake = wake
+        self._sotw = SotwReader()
         self.group = ""
         self._hub = hub
         self._held_back: Mapping[str, frozenset[str]] = {}
@@ -66,8 +74,13 @@ class Connection:
         """One line for operators."""
         return f"Connection({self.stream_id} group={self.group!r} {self.stream!r})"
 
-    def receive(self, request: Request) -> Rejection | None:
+    def receive(self, request: Request | SotwRequest) -> Rejection | None:
         """Take one request; a rejection ends the stream."""
+        if isinstance(request, SotwRequest):
+            read = self._sotw.read(request, self.stream.subscription(request.type_url))
+            if read is None:
+                return None
+            request = read
         events = self.stream.receive(request)
         if isinstance(events, Rejection):
             return events
@@ -156,13 +169,18 @@ class Hub:
             self._groups.pop(group, None)
             self._members.pop(group, None)
 
-    def open(self, wake: Callable[[], None]) -> Connection | Rejection:
-        """Begin a stream; ``wake`` is called whenever it may have something to send."""
+    def open(
+        self, wake: Callable[[], None], *, variant: Variant = Variant.DELTA, only: str = ""
+    ) -> Connection | Rejection:
+        """Begin a stream; ``wake`` is called whenever it may have something to send.
+
+        With ``only`` it is for one type; without, it is aggregated.
+        """
         if not self._serving:
             return Rejection("UNAVAILABLE", "no configuration is loaded yet; try again")
         if len(self._connections) >= limits.STREAMS:
             return Rejection("RESOURCE_EXHAUSTED", f"{limits.STREAMS} streams are open already")
-        connection = Connection(self, next(self._ids), wake)
+        connection = Connection(self, next(self._ids), wake, variant, only)
         self._connections[connection.stream_id] = connection
         return connection
 
@@ -189,10 +207,10 @@ class Hub:
             return
         for event in events:
             match event:
-                case Acked(type_url, name, version):
-                    self._observer.acked(node, type_url, name, version)
-                case Nacked(type_url, names, message):
-                    self._observer.nacked(node, type_url, names, message)
+                case Acked(type_url, versions):
+                    self._observer.acked(node, type_url, versions)
+                case Nacked(type_url, versions, message):
+                    self._observer.nacked(node, type_url, versions, message)
                 case Claimed(type_url, versions):
                     self._observer.claimed(node, type_url, versions)
                 case Left(type_url):

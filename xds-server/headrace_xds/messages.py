@@ -1,5 +1,6 @@
 """What enters and leaves the stream engine: requests, responses and what the ledger is told."""
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +20,19 @@ class NodeInfo:
     build: str = ""
 
 
+class Variant(enum.Enum):
+    """How a client is told of changes: by what changed, or state of the world (SotW)."""
+
+    DELTA = "delta"
+    SOTW = "sotw"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One ``DeltaDiscoveryRequest``; ``error`` is the text of a NACK and None for all else (R2)."""
+    """What a client asks for anew, drops and answers, as a ``DeltaDiscoveryRequest`` says it.
+
+    ``error`` is the text of a NACK and None for all else (R2).
+    """
 
     type_url: str
     nonce: str = ""
@@ -30,33 +41,47 @@ class Request:
     initial_versions: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
     node: NodeInfo | None = None
+    returning: bool = False
+    """The client has been served before and cannot say what it still holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class SotwRequest:
+    """One ``DiscoveryRequest``: always every name that is wanted, not only the new ones."""
+
+    type_url: str
+    nonce: str = ""
+    names: tuple[str, ...] = ()
+    version: str = ""
+    error: str | None = None
+    node: NodeInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One ``DeltaDiscoveryResponse``."""
+    """One response; over SotW ``removed`` is not written: it says what is left out from now on."""
 
     type_url: str
     nonce: str
     resources: tuple[Resource, ...] = ()
     removed: tuple[str, ...] = ()
+    variant: Variant = Variant.DELTA
 
 
 @dataclass(frozen=True, slots=True)
 class Acked:
-    """The client holds this version; "" means that it let go of the resource."""
+    """The client holds these versions, by name; "" means that it let go of the resource."""
 
     type_url: str
-    name: str
-    version: str
+    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Nacked:
-    """The client refused what these names were sent; always narrowed down to the culprits."""
+    """The client refused these versions, by name; always narrowed down to the culprits."""
 
     type_url: str
-    names: tuple[str, ...]
+    versions: Mapping[str, str]
     message: str
 
 

@@ -88,14 +88,15 @@ class StreamObserver:
             self._membership.leave(name, now_s=self._now())
             self._changed()
 
-    def acked(self, node: NodeInfo, type_url: str, name: str, version: str) -> None:
-        """A client put a version into effect; an empty one is a removal."""
+    def acked(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
+        """A client put versions into effect; an empty one is a removal."""
         at_s = self._now()
-        self._counters.acks[_counted(type_url)] += 1
-        self._fleet.acked(node.id, type_url, name, version, at_s=at_s)
+        self._counters.acks[_counted(type_url)] += len(versions)
+        self._fleet.acked(node.id, type_url, versions, at_s=at_s)
         if (gpu := _sidecar_of(node, type_url)) is not None:
-            self._membership.ack(gpu, name, version, now_s=at_s)
-            log.info("%s %s %s", node.id, "holds" if version else "dropped", name)
+            for name, version in versions.items():
+                self._membership.ack(gpu, name, version, now_s=at_s)
+                log.info("%s %s %s", node.id, "holds" if version else "dropped", name)
             self._changed()
 
     def held_back(self, node: NodeInfo, missing: Mapping[str, frozenset[str]]) -> None:
@@ -106,14 +107,16 @@ class StreamObserver:
         if not missing:
             log.info("%s: no routes are held back any more", node.id)
 
-    def nacked(self, node: NodeInfo, type_url: str, names: tuple[str, ...], message: str) -> None:
+    def nacked(
+        self, node: NodeInfo, type_url: str, versions: Mapping[str, str], message: str
+    ) -> None:
         """A client refused what it was sent."""
         at_s = self._now()
-        log.warning("%s refused %s: %s", node.id, ", ".join(names), message)
+        log.warning("%s refused %s: %s", node.id, ", ".join(versions), message)
         self._counters.nacks[_counted(type_url)] += 1
-        self._fleet.nacked(node.id, type_url, names, message, at_s=at_s)
+        self._fleet.nacked(node.id, type_url, versions, message, at_s=at_s)
         if (gpu := _sidecar_of(node, type_url)) is not None:
-            for name in names:
+            for name in versions:
                 self._membership.nack(gpu, name, message, now_s=at_s)
             self._changed()
 

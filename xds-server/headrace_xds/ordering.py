@@ -11,9 +11,18 @@ from headrace import limits
 from headrace_xds import references
 from headrace_xds.group import Group
 from headrace_xds.subscription import ABSENT, Allow, News, Subscription
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, EXTENSION, LISTENER, ROUTES
+from headrace_xds.translate.resources import (
+    CLUSTER,
+    ENDPOINTS,
+    EXTENSION,
+    LISTENER,
+    ROUTES,
+    SCOPES,
+)
 from headrace_xds.typepolicy import policy_of
 
+_USERS = (LISTENER, SCOPES, ROUTES, EXTENSION)
+"""Types whose changes decide which clusters are used."""
 _CLUSTERS_PENDING = "clusters"
 _ROUTES_PENDING = "routes"
 
@@ -21,9 +30,13 @@ _ROUTES_PENDING = "routes"
 class Ordering:
     """Decides what one stream may send now, given what its client has acknowledged."""
 
-    def __init__(self, *, subscriptions: Mapping[str, Subscription], group: Group) -> None:
+    def __init__(
+        self, *, subscriptions: Mapping[str, Subscription], group: Group, alone: bool = False
+    ) -> None:
         self._subscriptions = subscriptions
         self._group = group
+        self._alone = alone
+        """A stream of one type: others are not seen, so that nothing can wait for them."""
         self._waiting_since_s: dict[str, float] = {}
         self._missing: dict[str, frozenset[str]] = {}
 
@@ -35,6 +48,8 @@ class Ordering:
 
     def allow(self, type_url: str, now_s: float) -> Allow:
         """Which news of a type may be sent at this moment."""
+        if self._alone:
+            return self._allow_endpoints if type_url == ENDPOINTS else _everything
         if policy_of(type_url).after_clusters and self._waits(
             _CLUSTERS_PENDING, now_s, pending=self._clusters_pending()
         ):
@@ -70,7 +85,7 @@ class Ordering:
     def _routes_pending(self) -> bool:
         if ROUTES not in self._subscriptions:
             return self._group.shelf(ROUTES).published
-        users = (self._subscriptions.get(type_url) for type_url in (LISTENER, ROUTES, EXTENSION))
+        users = (self._subscriptions.get(type_url) for type_url in _USERS)
         return any(user.outstanding or user.dirty for user in users if user is not None)
 
     def _allow_clusters(self, now_s: float) -> Allow:

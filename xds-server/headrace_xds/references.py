@@ -1,12 +1,10 @@
 """Which resources need which others. Read from the bytes, so that any translator may write them."""
 
 import functools
-import itertools
 from collections.abc import Iterator
 
 from envoy.config.cluster.v3 import cluster_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
-from xds.type.matcher.v3 import matcher_pb2
 
 from headrace_xds.translate.resources import Resource
 
@@ -21,7 +19,7 @@ def endpoints_of(cluster: Resource) -> str | None:
     return service or cluster.name
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=8_192)
 def clusters_of(routes: Resource) -> frozenset[str]:
     """Names of the clusters that a route configuration sends requests to.
 
@@ -34,18 +32,9 @@ def clusters_of(routes: Resource) -> frozenset[str]:
         found.add(mirror.cluster)
     for host in message.virtual_hosts:
         found.update(mirror.cluster for mirror in host.request_mirror_policies)
-        for route in itertools.chain(host.routes, _matched(host.matcher)):
+        for route in host.routes:
             found.update(_of_action(route.route))
     return frozenset(found - {""})
-
-
-def _matched(matcher: matcher_pb2.Matcher) -> Iterator[route_components_pb2.Route]:
-    """Routes that a virtual host finds by an exact map instead of scanning them."""
-    outcomes = [matcher.on_no_match, *matcher.matcher_tree.exact_match_map.map.values()]
-    for outcome in outcomes:
-        routes = route_components_pb2.RouteList()
-        if outcome.action.typed_config.Unpack(routes):
-            yield from routes.routes
 
 
 def _of_action(action: route_components_pb2.RouteAction) -> Iterator[str]:

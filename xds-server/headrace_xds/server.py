@@ -1,7 +1,9 @@
-"""Delta ADS over gRPC: carries bytes between proxies and the hub, and ends streams politely."""
+"""xDS over gRPC: carries bytes between proxies and the hub, and ends streams politely."""
 
 import asyncio
+import itertools
 import logging
+from operator import attrgetter
 from typing import Any
 
 import grpc
@@ -11,11 +13,10 @@ from google.protobuf.message import DecodeError
 from headrace import limits
 from headrace_xds import wire
 from headrace_xds.hub import Connection, Hub
-from headrace_xds.messages import Rejection
+from headrace_xds.messages import Rejection, Variant
+from headrace_xds.methods import METHODS, Method
 
 _LOG = logging.getLogger(__name__)
-_SERVICE = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-_METHOD = "DeltaAggregatedResources"
 _STOP_GRACE_S = 1.0
 _CLOSE_PAUSE_S = 0.005
 
@@ -46,8 +47,9 @@ class _Ended(Exception):
 class _Stream:
     """One gRPC call."""
 
-    def __init__(self, hub: Hub, *, write_deadline_s: float) -> None:
+    def __init__(self, hub: Hub, method: Method, *, write_deadline_s: float) -> None:
         self._write_deadline_s = write_deadline_s
+        self._method = method
         self._news = asyncio.Event()
         self._end = asyncio.Event()
         self._cut = False
@@ -59,7 +61,8 @@ class _Stream:
 
     async def serve(self, context: _Context) -> None:
         """Run the call to its end."""
-        connection = self._hub.open(self._news.set)
+        method = self._method
+        connection = self._hub.open(self._news.set, variant=method.variant, only=method.only)
         if isinstance(connection, Rejection):
             await _abort(context, connection)
             return
@@ -78,6 +81,15 @@ class _Stream:
             _LOG.warning("stream %s ended: %s", connection, rejection.message)
             await _abort(context, rejection)
 
+    def _receive(self, connection: Connection, data: bytes) -> Rejection | None:
+        sotw = self._method.variant is Variant.SOTW
+        decode = wire.decode_sotw_request if sotw else wire.decode_request
+        try:
+            request = decode(data, implied=self._method.only)
+        except DecodeError as error:
+            return Rejection("INVALID_ARGUMENT", f"not a discovery request: {error}")
+        return connection.receive(request)
+
     async def _read(self, connection: Connection, context: _Context) -> None:
         while True:
             data: Any = await context.read()
@@ -85,10 +97,7 @@ class _Stream:
                 raise _Ended(None)
             if self._cut:
                 continue
-            try:
-                rejection = connection.receive(wire.decode_request(data))
-            except DecodeError as error:
-                rejection = Rejection("INVALID_ARGUMENT", f"not a DeltaDiscoveryRequest: {error}")
+            rejection = self._receive(connection, data)
             if rejection is not None:
                 raise _Ended(rejection)
 
@@ -128,7 +137,7 @@ class _Stream:
 
 
 class AdsServer:
-    """A listening ADS server. Keep a reference: grpc.aio stops a server that nobody holds."""
+    """A listening xDS server. Keep a reference: grpc.aio stops a server that nobody holds."""
 
     def __init__(self, hub: Hub, *, write_deadline_s: float = limits.WRITE_DEADLINE_S) -> None:
         self.port = 0
@@ -137,11 +146,11 @@ class AdsServer:
         self._streams: set[_Stream] = set()
         self._stopping = False
         self._server = grpc.aio.server(options=_OPTIONS)
-        handler = grpc.stream_stream_rpc_method_handler(
-            self._serve, request_deserializer=_identity, response_serializer=_identity
-        )
         self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),)
+            grpc.method_handlers_generic_handler(
+                service, {method.name: self._handler(method) for method in methods}
+            )
+            for service, methods in itertools.groupby(METHODS, attrgetter("service"))
         )
 
     async def start(self, address: str) -> None:
@@ -163,11 +172,19 @@ class AdsServer:
             await asyncio.sleep(pause_s)
         await self._server.stop(_STOP_GRACE_S)
 
-    async def _serve(self, _: object, context: _Context) -> None:
+    def _handler(self, method: Method) -> Any:
+        async def serve(_: object, context: _Context) -> None:
+            await self._serve(method, context)
+
+        return grpc.stream_stream_rpc_method_handler(
+            serve, request_deserializer=_identity, response_serializer=_identity
+        )
+
+    async def _serve(self, method: Method, context: _Context) -> None:
         if self._stopping:
             await _abort(context, Rejection("UNAVAILABLE", "this server stops; try again"))
             return
-        stream = _Stream(self._hub, write_deadline_s=self._write_deadline_s)
+        stream = _Stream(self._hub, method, write_deadline_s=self._write_deadline_s)
         self._streams.add(stream)
         try:
             await stream.serve(context)
@@ -181,7 +198,7 @@ def close_pause_s(streams: int) -> float:
 
 
 async def serve(hub: Hub, address: str) -> AdsServer:
-    """Serve a hub over delta ADS; the real port is ``AdsServer.port``."""
+    """Serve a hub over every method of xDS; the real port is ``AdsServer.port``."""
     server = AdsServer(hub)
     await server.start(address)
     return server

@@ -1,7 +1,8 @@
-"""One delta-ADS stream without I/O: requests and changes in, responses and events out.
+"""One xDS stream without I/O: requests and changes in, responses and events out.
 
-The rules R1 to R15 are those of the xDS protocol as real clients behave; a test cites each. State
-is kept by stream and type, never by node: one node may have two streams for a moment.
+It speaks in terms of delta; ``sotw`` reads the other variant into them, and policies say where its
+responses differ. The rules R1 to R15 are those of the protocol as real clients behave; a test cites
+each. State is kept by stream and type, never by node: one node may have two streams for a moment.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,9 +10,17 @@ from collections.abc import Callable, Mapping
 from headrace import limits
 from headrace_xds import references
 from headrace_xds.group import Group
-from headrace_xds.messages import Claimed, Event, NodeInfo, Rejection, Request, Response
+from headrace_xds.messages import (
+    Claimed,
+    Event,
+    NodeInfo,
+    Rejection,
+    Request,
+    Response,
+    Variant,
+)
 from headrace_xds.ordering import Ordering
-from headrace_xds.subscription import Subscription
+from headrace_xds.subscription import Batch, Subscription
 from headrace_xds.translate.resources import CLUSTER, ENDPOINTS
 from headrace_xds.typepolicy import POLICIES, policy_of
 
@@ -19,14 +28,24 @@ _ORDER = {type_url: place for place, type_url in enumerate(POLICIES)}
 
 
 class AdsStream:
-    """What to send on one stream, and what its client said."""
+    """What to send on one stream, and what its client said.
 
-    def __init__(self, *, group_for: Callable[[NodeInfo], Group]) -> None:
+    With ``only`` the stream is for one type and no other; without, it is aggregated.
+    """
+
+    def __init__(
+        self,
+        *,
+        group_for: Callable[[NodeInfo], Group],
+        variant: Variant = Variant.DELTA,
+        only: str = "",
+    ) -> None:
         self.node: NodeInfo | None = None
         self._group_for = group_for
-        self._group = Group()
+        self._variant = variant
+        self._only = only
         self._subscriptions: dict[str, Subscription] = {}
-        self._ordering = Ordering(subscriptions=self._subscriptions, group=self._group)
+        self._join(Group())
         self._nonce = 0
 
     def __repr__(self) -> str:
@@ -52,8 +71,7 @@ class AdsStream:
             return refused
         if self.node is None and request.node is not None:
             self.node = request.node
-            self._group = self._group_for(request.node)
-            self._ordering = Ordering(subscriptions=self._subscriptions, group=self._group)
+            self._join(self._group_for(request.node))
         events: list[Event] = []
         subscription = self._subscriptions.get(request.type_url)
         # Subscriptions first, whatever the nonce says: it only ever finds what is answered (R4).
@@ -69,6 +87,10 @@ class AdsStream:
             events += subscription.acknowledge(request.nonce)
         return tuple(events)
 
+    def subscription(self, type_url: str) -> Subscription | None:
+        """State of a type, None when the client never asked for it."""
+        return self._subscriptions.get(type_url)
+
     def changed(self, type_url: str, names: frozenset[str]) -> None:
         """The group has other resources of a type under these names."""
         subscription = self._subscriptions.get(type_url)
@@ -82,23 +104,30 @@ class AdsStream:
             allow = self._ordering.allow(subscription.type_url, now_s)
             while (batch := subscription.next_batch(allow)) is not None:
                 self._nonce += 1
-                nonce = str(self._nonce)
+                nonce, type_url = str(self._nonce), subscription.type_url
+                content = subscription.content(batch)
                 subscription.sent(nonce, batch)
-                responses.append(
-                    Response(subscription.type_url, nonce, batch.resources, batch.removed)
-                )
-                self._owe_endpoints(responses[-1])
+                responses.append(Response(type_url, nonce, content, batch.removed, self._variant))
+                self._owe_endpoints(type_url, batch)
         return tuple(responses)
 
     def deadline_s(self, now_s: float) -> float | None:
         """When ``take`` may have something to send though nothing happened in between."""
         return self._ordering.deadline_s(now_s)
 
+    def _join(self, group: Group) -> None:
+        self._group = group
+        self._ordering = Ordering(
+            subscriptions=self._subscriptions, group=group, alone=bool(self._only)
+        )
+
     def _check(self, request: Request) -> Rejection | None:
         if self.node is None and (request.node is None or not request.node.id):
             return Rejection("INVALID_ARGUMENT", "the first request of a stream needs a node id")
         if not request.type_url:
             return Rejection("INVALID_ARGUMENT", "a request on an ADS stream needs a type_url")
+        if self._only and request.type_url != self._only:
+            return Rejection("INVALID_ARGUMENT", f"this method serves nothing but {self._only}")
         subscription = self._subscriptions.get(request.type_url)
         if subscription is None and len(self._subscriptions) >= limits.TYPES_PER_STREAM:
             return Rejection(
@@ -118,7 +147,7 @@ class AdsStream:
     def _open(self, request: Request) -> Subscription:
         subscription = Subscription(
             type_url=request.type_url,
-            policy=policy_of(request.type_url),
+            policy=policy_of(request.type_url, self._variant),
             shelf=self._group.shelf(request.type_url),
         )
         self._subscriptions[request.type_url] = subscription
@@ -134,12 +163,12 @@ class AdsStream:
         clusters = self._subscriptions.get(CLUSTER)
         return ordered if clusters is None else [*ordered, clusters]
 
-    def _owe_endpoints(self, response: Response) -> None:
+    def _owe_endpoints(self, type_url: str, batch: Batch) -> None:
         """Send the endpoints of changed clusters again: Envoy waits for them, and does not ask."""
         endpoints = self._subscriptions.get(ENDPOINTS)
-        if response.type_url != CLUSTER or endpoints is None:
+        if type_url != CLUSTER or endpoints is None:
             return
-        for cluster in response.resources:
+        for cluster in batch.resources:
             name = references.endpoints_of(cluster)
             if name is not None and name in endpoints.explicit:
                 endpoints.owe(name)

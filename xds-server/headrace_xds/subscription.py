@@ -51,6 +51,15 @@ class Batch:
         """Names of everything in it."""
         return (*(resource.name for resource in self.resources), *self.removed)
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Version of everything in it; ``ABSENT`` for what is removed."""
+        versions = {resource.name: resource.version for resource in self.resources}
+        return {**versions, **dict.fromkeys(self.removed, ABSENT)}
+
+
+_NOTHING = Batch((), ())
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -76,9 +85,14 @@ class Subscription:
         self.held: dict[str, Held] = {}
         self.outstanding: dict[str, Sent] = {}
         self.dirty: set[str] = set()
+        self.nonce = ""
+        """Of the latest response; empty until there is one."""
         self._owed: set[str] = set()
         self._bad: dict[str, str] = {}
         self._bisect: deque[tuple[str, ...]] = deque()
+        self._returning = False
+        self._doubtful: dict[str, Resource] = {}
+        self._refused_whole: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -94,6 +108,7 @@ class Subscription:
             resource = self.shelf.resources.get(name)
             same = resource is not None and resource.version == version
             self.held[name] = Held(version, resource if same else None)
+        self._returning = request.returning
         if self.policy.legacy_wildcard and not request.subscribe and not request.unsubscribe:
             self.wildcard = True
         trusted = request.initial_versions if self.policy.trusts_claims else {}
@@ -161,9 +176,22 @@ class Subscription:
             names = self._bisect.popleft()
             if batch := self._collect(names, allow):
                 return batch
-        if not self.dirty:
-            return None
-        return self._collect(sorted(self.dirty), allow)
+        batch = self._collect(sorted(self.dirty), allow) if self.dirty else None
+        if batch is None:
+            return _NOTHING if self._waits_for_nothing() else None
+        return None if batch.versions == self._refused_whole else batch
+
+    def content(self, batch: Batch) -> tuple[Resource, ...]:
+        """Resources of the response that carries a batch: with whole types all that is to stay."""
+        if not self.policy.whole:
+            return batch.resources
+        stays = {
+            name: held.resource for name, held in self.held.items() if held.resource is not None
+        }
+        stays.update((resource.name, resource) for resource in batch.resources)
+        for name in batch.removed:
+            stays.pop(name, None)
+        return tuple(stays[name] for name in sorted(stays))
 
     def sent(self, nonce: str, batch: Batch) -> None:
         """A batch was put into a response."""
@@ -173,6 +201,7 @@ class Subscription:
                 del self.outstanding[old]
         warms = self.policy.warms and bool(batch.resources)
         warms = warms or not self._owed.isdisjoint(batch.names)
+        self.nonce = nonce
         self.outstanding[nonce] = Sent(batch, warms)
         self.dirty.difference_update(batch.names)
         self._owed.difference_update(batch.names)
@@ -180,7 +209,10 @@ class Subscription:
     def acknowledge(self, nonce: str) -> tuple[Event, ...]:
         """The client took a response."""
         sent = self.outstanding.pop(nonce, None)
-        return () if sent is None else self._taken(sent.batch, frozenset(sent.batch.names))
+        if sent is None:
+            return ()
+        self._returning = False
+        return self._taken(sent.batch, frozenset(sent.batch.names))
 
     def refuse(self, nonce: str, message: str) -> tuple[Event, ...]:
         """The client refused a response: remember the culprits, offer the others alone (R3)."""
@@ -191,12 +223,36 @@ class Subscription:
         culprits = rejections.culprits(names, message, partial=self.policy.partial)
         if not culprits:
             self.dirty.update(names)
+            if self.policy.whole and self._returning:
+                # A part would delete the rest, which the client may hold: wait for a change.
+                self._refused_whole = sent.batch.versions
+                return (Nacked(self.type_url, {}, message),)
             self._bisect.extendleft(reversed(rejections.halves(names)))
             return ()
-        for name in culprits:
-            self._mark_bad(name, sent.batch)
+        versions = sent.batch.versions
+        refused = {name: versions[name] for name in culprits}
+        for name, version in refused.items():
+            self._mark_bad(name, version)
+        self._doubt(sent.batch, refused)
         others = frozenset(names).difference(culprits)
-        return (Nacked(self.type_url, culprits, message), *self._taken(sent.batch, others))
+        return (Nacked(self.type_url, refused, message), *self._taken(sent.batch, others))
+
+    def _doubt(self, batch: Batch, refused: Mapping[str, str]) -> None:
+        """Remember what must not be left out: the client may hold another version of it.
+
+        After a reconnect a SotW client does not say what it holds. Such a resource goes along
+        with the next change though it was refused; without it the client would delete its own.
+        """
+        for resource in batch.resources if self.policy.whole else ():
+            unknown = self._returning and resource.name not in self.held
+            if resource.name in refused and (unknown or resource.name in self._doubtful):
+                self._doubtful[resource.name] = resource
+        self._returning = False
+
+    def _waits_for_nothing(self) -> bool:
+        """Whether the client must be told, by an empty response, that there is nothing at all."""
+        silent = self.policy.whole and self.wildcard and not self.nonce
+        return silent and not self.dirty and self.shelf.published
 
     def _taken(self, batch: Batch, names: frozenset[str]) -> tuple[Event, ...]:
         """Record that the client holds these parts of a batch now."""
@@ -205,6 +261,8 @@ class Subscription:
         for resource in taken:
             if self.wants(resource.name):
                 self.held[resource.name] = Held(resource.version, resource)
+        for name in names:
+            self._doubtful.pop(name, None)
         for name in gone:
             if name in self.explicit:
                 self.held[name] = Held(ABSENT)
@@ -213,13 +271,11 @@ class Subscription:
         # The client may have turned away and come back while this was under way, and what
         # changed in between went by unnoticed: look at each name once more.
         self.dirty.update(name for name in names if self._news(name) is not None)
-        return (
-            *(Acked(self.type_url, resource.name, resource.version) for resource in taken),
-            *(Acked(self.type_url, name, ABSENT) for name in gone),
-        )
+        versions = {resource.name: resource.version for resource in taken}
+        versions.update(dict.fromkeys(gone, ABSENT))
+        return (Acked(self.type_url, versions),) if versions else ()
 
-    def _mark_bad(self, name: str, batch: Batch) -> None:
-        version = next((item.version for item in batch.resources if item.name == name), ABSENT)
+    def _mark_bad(self, name: str, version: str) -> None:
         self._bad.pop(name, None)
         if len(self._bad) >= limits.NACKS_PER_STREAM:
             del self._bad[next(iter(self._bad))]
@@ -239,9 +295,14 @@ class Subscription:
             else:
                 resources.append(news.resource)
                 size_bytes += len(news.resource.body)
-            if self.policy.single or size_bytes >= limits.RESPONSE_RESOURCE_BYTES:
+            full = size_bytes >= limits.RESPONSE_RESOURCE_BYTES and not self.policy.whole
+            if self.policy.single or full:
                 break
-        return Batch(tuple(resources), tuple(removed)) if resources or removed else None
+        if not resources and not removed:
+            return None
+        told = {*removed, *(resource.name for resource in resources)}
+        resources += (doubted for name, doubted in self._doubtful.items() if name not in told)
+        return Batch(tuple(resources), tuple(removed))
 
     def _due(self, names: Iterable[str], allow: Allow) -> Iterator[News]:
         """News that may be sent now; names without any are clean afterwards."""

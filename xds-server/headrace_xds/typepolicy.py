@@ -1,10 +1,20 @@
 """How each type of resource is served. The order of the table is the order of sending."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headrace import limits, names
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, EXTENSION, LISTENER, ROUTES
+from headrace_xds.messages import Variant
+from headrace_xds.translate.resources import (
+    CLUSTER,
+    ENDPOINTS,
+    EXTENSION,
+    LISTENER,
+    ROUTES,
+    RUNTIME,
+    SCOPES,
+    SECRET,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,8 @@ class TypePolicy:
     """Waits for the clusters and endpoints that were sent before to be acknowledged."""
     keeps_previous: bool = True
     """A client that refuses a version goes on with the one before."""
+    whole: bool = False
+    """A response carries all the client is to hold, and deletes what it leaves out (R11)."""
 
     @property
     def single(self) -> bool:
@@ -37,11 +49,14 @@ class TypePolicy:
 POLICIES: Final = {
     CLUSTER: TypePolicy(legacy_wildcard=True, trusts_claims=True, warms=True, partial=True),
     ENDPOINTS: TypePolicy(),
+    SECRET: TypePolicy(),
     LISTENER: TypePolicy(
         legacy_wildcard=True, trusts_claims=True, partial=True, after_clusters=True
     ),
+    SCOPES: TypePolicy(legacy_wildcard=True, trusts_claims=True, after_clusters=True),
     ROUTES: TypePolicy(after_clusters=True),
     EXTENSION: TypePolicy(removable=False, after_clusters=True),
+    RUNTIME: TypePolicy(removable=False),
     # Sidecars name what they work on beside what they serve: they must hear which one is wanted.
     names.ASSIGNMENT_TYPE_URL: TypePolicy(
         max_in_flight=limits.ASSIGNMENTS_IN_FLIGHT, keeps_previous=False
@@ -52,10 +67,29 @@ POLICIES: Final = {
 UNKNOWN: Final = TypePolicy()
 
 
-def policy_of(type_url: str) -> TypePolicy:
+def _sotw(policy: TypePolicy) -> TypePolicy:
+    """The same over SotW, where one response is under way and most types cannot delete (R11).
+
+    The version that a client names after a reconnect is not trusted: it may have taken a part of
+    a later response that it refused.
+    """
+    whole = policy.legacy_wildcard
+    removable = policy.removable and whole
+    return replace(policy, max_in_flight=1, trusts_claims=False, removable=removable, whole=whole)
+
+
+_SOTW: Final = {type_url: _sotw(policy) for type_url, policy in POLICIES.items()}
+_SOTW_UNKNOWN: Final = _sotw(UNKNOWN)
+
+
+def policy_of(type_url: str, variant: Variant = Variant.DELTA) -> TypePolicy:
     """Policy of a type."""
+    if variant is Variant.SOTW:
+        return _SOTW.get(type_url, _SOTW_UNKNOWN)
     return POLICIES.get(type_url, UNKNOWN)
 
 
-NAMED_BY_FIELD_1: Final = frozenset({CLUSTER, ENDPOINTS, LISTENER, ROUTES, EXTENSION})
+NAMED_BY_FIELD_1: Final = frozenset(
+    {CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPES, ROUTES, EXTENSION, RUNTIME}
+)
 """Types whose messages carry their own name as field 1."""

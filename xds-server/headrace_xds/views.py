@@ -13,7 +13,16 @@ from headrace.signals import NodeLoad
 from headrace_xds.control import Control
 from headrace_xds.eds import Endpoint
 from headrace_xds.fleet import Proxy, SyncState, TypeStatus
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, EXTENSION, LISTENER, ROUTES
+from headrace_xds.translate.resources import (
+    CLUSTER,
+    ENDPOINTS,
+    EXTENSION,
+    LISTENER,
+    ROUTES,
+    RUNTIME,
+    SCOPES,
+    SECRET,
+)
 
 Json = dict[str, Any]
 
@@ -23,6 +32,9 @@ SHORT_TYPES: Final = {
     LISTENER: "LDS",
     ROUTES: "RDS",
     EXTENSION: "ECDS",
+    SCOPES: "SRDS",
+    SECRET: "SDS",
+    RUNTIME: "RTDS",
     names.ASSIGNMENT_TYPE_URL: "ASSIGNMENTS",
 }
 """How people call the types."""

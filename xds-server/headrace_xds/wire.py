@@ -1,34 +1,54 @@
-"""Bytes of delta-ADS messages, as the server reads and writes them.
+"""Bytes of xDS messages of both variants, as the server reads and writes them.
 
 A response is encoded once for all streams that need the same; only its nonce is appended for each.
 """
 
+import hashlib
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 
 from envoy.service.discovery.v3 import discovery_pb2
 from google.protobuf import json_format
 
 from headrace import limits
 from headrace.metrics import OTHER
-from headrace_xds.messages import NodeInfo, Request, Response
+from headrace_xds.messages import NodeInfo, Request, Response, SotwRequest, Variant
+from headrace_xds.translate.resources import VERSION_BYTES
 from headrace_xds.typepolicy import POLICIES
 
 _NONCE_TAG = b"\x2a"
-"""Field 5 of DeltaDiscoveryResponse, length-delimited. Fields may come in any order."""
+"""Field 5 of both kinds of response, length-delimited. Fields may come in any order."""
 _LARGEST_SHORT_LENGTH = 127
 
-_Key = tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]
+_Versions = tuple[tuple[str, str], ...]
+_Key = tuple[Variant, str, _Versions, tuple[str, ...]]
 
 
-def decode_request(data: bytes) -> Request:
-    """Request in the bytes of a ``DeltaDiscoveryRequest``; raises ``DecodeError``."""
+def decode_request(data: bytes, *, implied: str = "") -> Request:
+    """Request in the bytes of a ``DeltaDiscoveryRequest``; raises ``DecodeError``.
+
+    A request that names no type has the implied one.
+    """
     message = discovery_pb2.DeltaDiscoveryRequest.FromString(data)
     return Request(
-        type_url=message.type_url,
+        type_url=message.type_url or implied,
         nonce=message.response_nonce,
         subscribe=tuple(message.resource_names_subscribe),
         unsubscribe=tuple(message.resource_names_unsubscribe),
         initial_versions=dict(message.initial_resource_versions),
+        error=message.error_detail.message if message.HasField("error_detail") else None,
+        node=_node(message.node) if message.HasField("node") else None,
+    )
+
+
+def decode_sotw_request(data: bytes, *, implied: str = "") -> SotwRequest:
+    """Request in the bytes of a ``DiscoveryRequest``; raises ``DecodeError``."""
+    message = discovery_pb2.DiscoveryRequest.FromString(data)
+    return SotwRequest(
+        type_url=message.type_url or implied,
+        nonce=message.response_nonce,
+        names=tuple(message.resource_names),
+        version=message.version_info,
         error=message.error_detail.message if message.HasField("error_detail") else None,
         node=_node(message.node) if message.HasField("node") else None,
     )
@@ -63,7 +83,7 @@ class Encoder:
         return f"Encoder(bodies={len(self._bodies)} bytes={self._size_bytes})"
 
     def encode(self, response: Response) -> bytes:
-        """Bytes of a ``DeltaDiscoveryResponse``."""
+        """Bytes of a ``DeltaDiscoveryResponse`` or a ``DiscoveryResponse``."""
         # Clients choose type URLs; what is not served is counted as one.
         self.encoded[response.type_url if response.type_url in POLICIES else OTHER] += 1
         nonce = response.nonce.encode()
@@ -72,12 +92,14 @@ class Encoder:
 
     def _body(self, response: Response) -> bytes:
         versions = tuple((resource.name, resource.version) for resource in response.resources)
-        key = (response.type_url, versions, response.removed)
+        delta = response.variant is Variant.DELTA
+        removed = response.removed if delta else ()
+        key = (response.variant, response.type_url, versions, removed)
         body = self._bodies.get(key)
         if body is not None:
             self._bodies.move_to_end(key)
             return body
-        body = _encode_body(response)
+        body = _encode_delta(response) if delta else _encode_sotw(response, versions)
         self._bodies[key] = body
         self._size_bytes += len(body)
         while self._size_bytes > limits.ENCODED_RESPONSES_BYTES and len(self._bodies) > 1:
@@ -86,7 +108,25 @@ class Encoder:
         return body
 
 
-def _encode_body(response: Response) -> bytes:
+def version_info(versions: Iterable[tuple[str, str]]) -> str:
+    """Version of a SotW response: a hash of what is in it, the same on every replica."""
+    digest = hashlib.blake2b(digest_size=VERSION_BYTES)
+    for name, version in versions:
+        digest.update(f"{len(name)}:{name}{version};".encode())
+    return digest.hexdigest()
+
+
+def _encode_sotw(response: Response, versions: _Versions) -> bytes:
+    message = discovery_pb2.DiscoveryResponse(
+        type_url=response.type_url, version_info=version_info(versions)
+    )
+    for resource in response.resources:
+        message.resources.add(type_url=resource.type_url, value=resource.body)
+    body: bytes = message.SerializeToString()
+    return body
+
+
+def _encode_delta(response: Response) -> bytes:
     message = discovery_pb2.DeltaDiscoveryResponse(
         type_url=response.type_url, removed_resources=response.removed
     )

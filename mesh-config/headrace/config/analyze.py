@@ -1,16 +1,19 @@
 """Everything that is wrong with a configuration, in the order of files and lines."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from headrace import limits
-from headrace.config import lint, references
+from headrace.config import lint, references, secrets
 from headrace.config.load import Loaded
 from headrace.config.problems import Problem
+from headrace.config.secrets import SecretState
 
 
-def analyze(loaded: Loaded) -> tuple[Problem, ...]:
-    """The loader's problems, broken references and lint.
+def analyze(
+    loaded: Loaded, known_secrets: Mapping[str, SecretState] | None = None
+) -> tuple[Problem, ...]:
+    """The loader's problems, broken references and lint; secrets where it is known what there is.
 
     Every error is given at once. Where an object could not be read, what others say of its kind
     cannot be judged and is left out, so that one mistake is not reported twice; so is all advice.
@@ -19,7 +22,8 @@ def analyze(loaded: Loaded) -> tuple[Problem, ...]:
     unread = _unread(loaded)
     # Broken references are errors, and each costs a search for what was meant.
     broken = list(islice(references.check(loaded), limits.CONFIG_PROBLEMS + 1))
-    judged = [p for p in (*broken, *lint.check(loaded)) if not _may_follow(p, unread)]
+    held = () if known_secrets is None else secrets.check(loaded, known_secrets)
+    judged = [p for p in (*broken, *lint.check(loaded), *held) if not _may_follow(p, unread)]
     found = [*loaded.problems, *judged]
     errors = [problem for problem in found if problem.is_error]
     advice = [p for p in found if not p.is_error and not (errors and p.code in _CONSEQUENCES)]

@@ -5,13 +5,15 @@ it. Replacing an object replaces the content; comments around it stay unless the
 some of its own in their place. What stands between the lines of the content is part of it.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import yaml
 
-from headrace.config.chunks import BYTE_ORDER_MARK, Chunk, chunks, is_marker
+from headrace import limits
+from headrace.config.chunks import BYTE_ORDER_MARK, chunks, is_marker
 from headrace.config.load import load
 from headrace.config.yaml import documents, scalar
 
@@ -84,12 +86,13 @@ def remove(files: Mapping[str, str], kind: str, name: str) -> dict[str, str]:
 
 def split(text: str) -> list[Document]:
     """Documents of a file; joined, their texts are the file."""
-    return [_document(chunk) for chunk in chunks(text)]
+    return [_document(chunk.text) for chunk in chunks(text)]
 
 
-def _document(chunk: Chunk) -> Document:
-    text = chunk.text.removeprefix(BYTE_ORDER_MARK)
-    mark = chunk.text[: len(chunk.text) - len(text)]
+@functools.lru_cache(maxsize=limits.CONFIG_DOCUMENTS)
+def _document(chunk: str) -> Document:
+    text = chunk.removeprefix(BYTE_ORDER_MARK)
+    mark = chunk[: len(chunk) - len(text)]
     lines = text.splitlines(keepends=True)
     start = 0
     while start < len(lines) and (lines[start].startswith("%") or _is_bare_separator(lines[start])):
@@ -100,7 +103,7 @@ def _document(chunk: Chunk) -> Document:
         first += 1
     while last > first and _is_comment(lines[last - 1]):
         last -= 1
-    kind, name = _identity(chunk.text)
+    kind, name = _identity(chunk)
     return Document(
         kind=kind,
         name=name,

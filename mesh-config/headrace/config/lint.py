@@ -11,6 +11,7 @@ from headrace.units import parse_duration_s
 
 _DELAY_SHARE = 0.5
 """Part of the SLO that waiting for company may take before it is worth a warning."""
+_ALL = 100
 
 
 def check(loaded: Loaded) -> Iterator[Problem]:
@@ -19,6 +20,7 @@ def check(loaded: Loaded) -> Iterator[Problem]:
     for placed, mesh in loaded.each(schema.Mesh):
         yield from _regions(placed, mesh)
         yield from _gateways(placed, mesh)
+        yield from _overrides(placed, mesh)
     yield from _pools(loaded)
     yield from _nodes(loaded)
     routed = {route.spec.model for _, route in loaded.each(schema.Route)}
@@ -74,15 +76,30 @@ def _gateways(placed: Placed, mesh: schema.Mesh) -> Iterator[Problem]:
                 message = f'gateway "{gateway.name}" is there already'
                 yield placed.problem("HR0204", (*path, "name"), message)
             names.add(gateway.name)
-            if ipaddress.ip_address(gateway.address).is_unspecified:
-                # Gateways bound to every address are on machines of their own: no socket is shared.
+            is_open = ipaddress.ip_address(gateway.address).is_unspecified
+            if is_open and gateway.tls is None:
                 message = f'gateway "{gateway.name}" accepts callers of every network in the clear'
                 yield placed.problem("HR0501", path, message)
+            if is_open:
+                # Gateways bound to every address are on machines of their own: no socket is shared.
                 continue
             owner = sockets.setdefault((gateway.address, gateway.port), gateway.name)
             if gateway.port and owner != gateway.name:
                 message = f'gateway "{owner}" listens on {gateway.address}:{gateway.port} too'
                 yield placed.problem("HR0205", path, message)
+
+
+def _overrides(placed: Placed, mesh: schema.Mesh) -> Iterator[Problem]:
+    found = mesh.spec.runtime
+    lifted = {
+        "rateLimitPercent": (found.rate_limit_percent, "{} % of what is over a rate limit passes"),
+        "retryPercent": (found.retry_percent, "{} % of the failures worth a retry get none"),
+        "ejectionPercent": (found.ejection_percent, "{} % of the failing nodes stay in service"),
+    }
+    for field, (percent, says) in lifted.items():
+        if percent is not None and percent < _ALL:
+            message = says.format(_ALL - percent)
+            yield placed.problem("HR0313", ("spec", "runtime", field), message)
 
 
 def _pools(loaded: Loaded) -> Iterator[Problem]:

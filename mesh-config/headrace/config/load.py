@@ -1,16 +1,19 @@
 """A configuration out of its files: every object that is right, every problem there is."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+import functools
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import yaml
 
 from headrace import limits
 from headrace.config import schema
 from headrace.config.check import Check, below
+from headrace.config.chunks import Chunk, chunks
 from headrace.config.problems import Problem
-from headrace.config.yaml import column_of, documents, line_of, scalar
+from headrace.config.yaml import column_of, document, line_of, scalar, unreadable
 
 Kind = TypeVar("Kind", bound=schema.Object)
 
@@ -23,6 +26,8 @@ class Placed:
     file: str
     line: int
     root: yaml.Node = field(repr=False, compare=False)
+    shift: int = field(default=0, repr=False, compare=False)
+    """Lines that the document moved since its nodes were read."""
 
     @property
     def kind(self) -> str:
@@ -36,19 +41,108 @@ class Placed:
 
     def problem(self, code: str, path: Sequence[str | int], message: str) -> Problem:
         """A problem at a path of the object, or as deep as the path exists in the text."""
-        node = _descend(self.root, path)
+        steps = tuple(path)
+        node, _ = _descend(self.root, steps)
         return Problem(
             code=code,
             file=self.file,
-            line=line_of(node),
+            line=line_of(node) + self.shift,
             column=column_of(node),
-            path=_text(path),
+            path=_text(steps),
             message=message,
             object=f"{self.kind} {self.name}",
         )
 
+    def line_at(self, path: Sequence[str | int]) -> tuple[int, bool]:
+        """Line of a path of the object, or of the deepest part of it that is written, and whether
+        all of it is.
+        """
+        node, depth = _descend(self.root, tuple(path))
+        return line_of(node) + self.shift, depth == len(path)
 
-@dataclass(frozen=True, slots=True)
+
+class Readings:
+    """What files and documents were read as, by their text; only what has no problem is kept.
+
+    The same text gives the same objects, and not merely equal ones, so that whatever is derived
+    from an object can be kept by its identity.
+    """
+
+    def __init__(self, limit: int = limits.CONFIG_DOCUMENTS) -> None:
+        self._limit = limit
+        self._files: dict[str, tuple[str, list[Placed]]] = {}
+        self._documents: OrderedDict[str, Placed] = OrderedDict()
+
+    def file(self, file: str, text: str, *, room: int) -> tuple[list[Placed], list[Problem]]:
+        """Objects of a file and what is wrong with it, of which ``room`` problems are explained."""
+        before = self._files.pop(file, None)
+        if before is not None and before[0] == text:
+            self._files[file] = before
+            return before[1], []
+        if problem := unreadable(file, text):
+            return [], [problem]
+        objects, problems = self._read(file, text, room)
+        if before is not None:
+            objects = _settled(objects, before[1])
+        if not problems:
+            self._files[file] = (text, objects)
+        return objects, sorted(problems, key=lambda problem: (problem.line, problem.column))
+
+    def keep_only(self, files: Iterable[str]) -> None:
+        """Forget files that are not there any more."""
+        there = set(files)
+        self._files = {file: kept for file, kept in self._files.items() if file in there}
+
+    def _read(self, file: str, text: str, room: int) -> tuple[list[Placed], list[Problem]]:
+        objects: list[Placed] = []
+        problems: list[Problem] = []
+        budget = limits.CONFIG_ALIAS_NODES
+        for chunk in chunks(text):
+            if (kept := self._documents.get(chunk.text)) is not None:
+                objects.append(_moved(kept, file, chunk.line))
+                continue
+            root, found, spent = document(file, chunk, budget)
+            budget -= spent
+            problems += found
+            if budget < 0 or len(problems) > limits.CONFIG_PROBLEMS:
+                break
+            if root is None:
+                continue
+            check = Check(file, room=room - len(problems))
+            made = check.document(root)
+            problems += check.problems
+            if made is None:
+                continue
+            placed = Placed(made, file, line_of(root), root)
+            objects.append(placed)
+            if not spent:
+                self._keep(chunk, placed)
+        return objects, problems
+
+    def _keep(self, chunk: Chunk, placed: Placed) -> None:
+        self._documents[chunk.text] = replace(placed, shift=-chunk.line)
+        if len(self._documents) > self._limit:
+            self._documents.popitem(last=False)
+
+
+def _moved(kept: Placed, file: str, line: int) -> Placed:
+    """A document that was read, at another place; ``kept`` counts lines from its own beginning."""
+    shift = line + kept.shift
+    return Placed(kept.object, file, line_of(kept.root) + shift, kept.root, shift)
+
+
+def _settled(objects: list[Placed], before: Sequence[Placed]) -> list[Placed]:
+    """Objects of a file read anew; of those that stand where they stood, the values of before."""
+    known = {id(placed.object): placed for placed in before}
+    return [
+        kept
+        if (kept := known.get(id(placed.object))) is not None and kept.line == placed.line
+        else placed
+        for placed in objects
+    ]
+
+
+@dataclass(frozen=True)
 class Loaded:
     """Objects in the order of files and lines, and what is wrong with the rest."""
 
@@ -64,23 +158,30 @@ class Loaded:
 
     def each(self, cls: type[Kind]) -> list[tuple[Placed, Kind]]:
         """Objects of a kind, with their places."""
-        return [(p, p.object) for p in self.objects if isinstance(p.object, cls)]
+        return list(self._by_kind.get(cls, ()))
+
+    @functools.cached_property
+    def _by_kind(self) -> dict[type, list[tuple[Placed, Any]]]:
+        found: dict[type, list[tuple[Placed, Any]]] = {}
+        for placed in self.objects:
+            found.setdefault(type(placed.object), []).append((placed, placed.object))
+        return found
 
 
-def load(files: Sequence[tuple[str, str]]) -> Loaded:
-    """Read files, given as name and text; never raises for what they contain."""
+def load(files: Sequence[tuple[str, str]], readings: Readings | None = None) -> Loaded:
+    """Read files, given as name and text; never raises for what they contain.
+
+    With ``readings``, what was read before and is the same text now is not read again.
+    """
+    kept = Readings() if readings is None else readings
     objects: list[Placed] = []
     problems: list[Problem] = []
     read, refused = _affordable(files)
     for file, text in read:
-        roots, found = documents(file, text)
-        for root in roots:
-            check = Check(file, room=limits.CONFIG_PROBLEMS - len(problems) - len(found))
-            made = check.document(root)
-            found += check.problems
-            if made is not None:
-                objects.append(Placed(made, file, line_of(root), root))
-        problems += sorted(found, key=lambda problem: (problem.line, problem.column))
+        found, wrong = kept.file(file, text, room=limits.CONFIG_PROBLEMS - len(problems))
+        objects += found
+        problems += wrong
+    kept.keep_only(file for file, _ in files)
     objects, twice = _once(objects)
     names = tuple(file for file, _ in files)
     return Loaded(tuple(objects), _bounded([*refused, *problems, *twice]), names)
@@ -133,15 +234,16 @@ def _bounded(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     return (*shown, last)
 
 
-def _descend(root: yaml.Node, path: Sequence[str | int]) -> yaml.Node:
-    """Node at a path, or the deepest one on the way to it."""
+@functools.lru_cache(maxsize=limits.CONFIG_DOCUMENTS)
+def _descend(root: yaml.Node, path: tuple[str | int, ...]) -> tuple[yaml.Node, int]:
+    """Node at a path, or the deepest one on the way to it, and how deep that is."""
     node = root
-    for step in path:
+    for depth, step in enumerate(path):
         below = _step(node, step)
         if below is None:
-            return node
+            return node, depth
         node = below
-    return node
+    return node, len(path)
 
 
 def _step(node: yaml.Node, step: str | int) -> yaml.Node | None:
@@ -157,7 +259,8 @@ def _step(node: yaml.Node, step: str | int) -> yaml.Node | None:
     return None
 
 
-def _text(path: Sequence[str | int]) -> str:
+@functools.lru_cache(maxsize=limits.CONFIG_DOCUMENTS)
+def _text(path: tuple[str | int, ...]) -> str:
     text = "$"
     for step in path:
         text = f"{text}[{step}]" if isinstance(step, int) else below(text, step)

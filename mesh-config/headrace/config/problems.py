@@ -1,7 +1,8 @@
 """What can be wrong with a configuration: stable codes, where it is wrong, and how to say so.
 
 A code is never reused: a check that goes leaves its row behind as a comment. HR01 are references,
-HR02 values that contradict each other, HR03 advice, HR05 security, HR06 the loader's own.
+HR02 values that contradict each other, HR03 advice, HR05 security, HR06 the loader's own, HR07 what
+Envoy itself refuses.
 """
 
 import difflib
@@ -46,6 +47,11 @@ CODES: Final[dict[str, Code]] = {
         _E, "Referenced alias not found", "Add the alias to the model, or mend the name."
     ),
     "HR0106": Code(_E, "Referenced version not found", "Add the version to the model."),
+    "HR0107": Code(
+        _E,
+        "Referenced secret cannot be used",
+        "Put tls.crt and tls.key, or ca.crt, into its folder below --secrets of the server.",
+    ),
     # Contradictions
     "HR0201": Code(_E, "There must be exactly one Mesh", "Keep one Mesh object."),
     "HR0202": Code(
@@ -117,9 +123,19 @@ CODES: Final[dict[str, Code]] = {
         "Model that only some headers reach",
         "Add a route without headers: a model with a route has no route of its own any more.",
     ),
+    "HR0313": Code(
+        _W,
+        "A protection of the whole mesh is lifted",
+        "Remove the override when the incident is over.",
+    ),
     # Security
-    "HR0501": Code(_W, "Gateway open to every network", "Bind an address, or front it with TLS."),
+    "HR0501": Code(_W, "Gateway open to every network", "Bind an address, or give it tls."),
     "HR0502": Code(_W, "No tenant has a key", "Every inference will be refused; add a Tenant."),
+    "HR0503": Code(
+        _W,
+        "Secret is broken, its last good content stays in service",
+        "Put a certificate and the key that belongs to it into its folder.",
+    ),
     # Loader
     "HR0601": Code(_E, "Not valid YAML", "Mend the syntax at this place."),
     "HR0602": Code(_E, "Unknown field", "Remove it, or mend its name."),
@@ -138,6 +154,12 @@ CODES: Final[dict[str, Code]] = {
     "HR0615": Code(_E, "Recursive alias", "An anchor cannot contain itself."),
     "HR0616": Code(_E, "Too many problems", "Mend those that are listed first."),
     "HR0617": Code(_E, "Merge keys and tags are not supported", "Write the value out."),
+    # Envoy
+    "HR0701": Code(
+        _E,
+        "Envoy refuses what this makes",
+        "Change what Envoy's text names; where the object does not say it, report a defect.",
+    ),
 }
 
 
@@ -197,6 +219,7 @@ _RANGES = {
     "HR02": "values that contradict each other",
     "HR03": "advice",
     "HR05": "security",
+    "HR07": "what Envoy itself refuses",
 }
 _PAGE = """\
 # Problems

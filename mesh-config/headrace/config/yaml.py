@@ -30,22 +30,34 @@ def documents(file: str, text: str) -> tuple[list[yaml.Node], list[Problem]]:
     """Root nodes of the documents of a file that are within every limit, and what is wrong with
     the others. A document that cannot be parsed does not hide those after it.
     """
-    if problem := _unreadable(file, text):
+    if problem := unreadable(file, text):
         return [], [problem]
     roots: list[yaml.Node] = []
     problems: list[Problem] = []
     budget = limits.CONFIG_ALIAS_NODES
     for chunk in chunks(text):
-        root, found = _document(file, chunk)
-        if root is not None and not found:
-            spent, found = _aliases(file, root, budget)
-            budget -= spent
+        root, found, spent = document(file, chunk, budget)
+        budget -= spent
         problems += found
-        if root is not None and not found:
+        if root is not None:
             roots.append(root)
         if budget < 0 or len(problems) > limits.CONFIG_PROBLEMS:
             break
     return roots, problems
+
+
+def document(
+    file: str, chunk: Chunk, budget: int = limits.CONFIG_ALIAS_NODES
+) -> tuple[yaml.Node | None, list[Problem], int]:
+    """Root of the document in a chunk, what is wrong with it, and the nodes its aliases expand to.
+
+    There is no root where something is wrong, or nothing is there.
+    """
+    root, found = _document(file, chunk)
+    if root is None or found:
+        return None, found, 0
+    spent, found = _aliases(file, root, budget)
+    return None if found else root, found, spent
 
 
 def scalar(node: yaml.ScalarNode) -> Scalar:
@@ -89,7 +101,8 @@ def children(node: yaml.Node) -> Iterator[yaml.Node]:
         yield from node.value
 
 
-def _unreadable(file: str, text: str) -> Problem | None:
+def unreadable(file: str, text: str) -> Problem | None:
+    """What keeps a file from being read at all, None when nothing does."""
     size = limits.CONFIG_FILE_BYTES
     if len(text) > size or len(text.encode(errors="surrogatepass")) > size:
         return _problem(file, 0, 0, "HR0610", f"the file is larger than {size} bytes")

@@ -17,6 +17,8 @@ _EIGHT_BYTES: Final = 1
 _COUNTED: Final = 2
 _FOUR_BYTES: Final = 5
 _VARINT_BYTES: Final = 10
+_TAG_MIN: Final = 8
+"""No field has the number 0."""
 _TAG_MAX: Final = 2**32
 
 
@@ -30,16 +32,27 @@ class Outline(NamedTuple):
 
 def outline(message: bytes) -> Outline:
     """Outline of an encoded ModelInferRequest; Refused where it has no end, or too many fields."""
+    model, version, structured_bytes = _walk(message)
+    return Outline(_text(model), _text(version), structured_bytes)
+
+
+def named(message: bytes) -> tuple[bytes, bytes]:
+    """Fields 1 and 2 of a message, model and version, whatever bytes they are; Refused like it."""
+    model, version, _ = _walk(message)
+    return model, version
+
+
+def _walk(message: bytes) -> tuple[bytes, bytes, int]:
     names = {_NAME: b"", _VERSION: b""}
     raw_bytes = 0
     at, end = 0, len(message)
     for _ in range(limits.GRPC_FIELDS):
         if at == end:
-            return Outline(_text(names[_NAME]), _text(names[_VERSION]), end - raw_bytes)
+            return names[_NAME], names[_VERSION], end - raw_bytes
         tag, at = _varint(message, at)
         number, kind = tag >> 3, tag & 7
         start, at = _span(message, at, kind)
-        if at > end or not 0 < tag < _TAG_MAX:
+        if at > end or not _TAG_MIN <= tag < _TAG_MAX:
             raise _malformed()
         if kind == _COUNTED:
             if number in names:
@@ -48,7 +61,7 @@ def outline(message: bytes) -> Outline:
             elif number == _RAW:
                 raw_bytes += at - start
     if at == end:
-        return Outline(_text(names[_NAME]), _text(names[_VERSION]), end - raw_bytes)
+        return names[_NAME], names[_VERSION], end - raw_bytes
     raise invalid("", f"the message has more than {limits.GRPC_FIELDS} fields")
 
 

@@ -8,7 +8,8 @@ nodes that the ledger names for it are back or RETURN_GRACE_S have passed, so th
 server never empties an endpoint set.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from headrace import limits
 from headrace.policy.holding import GONE, HoldEvent, HoldState, NodeEvent, NodeState
@@ -35,6 +36,7 @@ class Membership:
         self._forgotten: list[tuple[float, str]] = []
         self._recorded_names = frozenset(record.versions if record else ())
         self._settled: set[str] = set()
+        self._in_pool: dict[str, dict[str, Wanted]] = defaultdict(dict)
         for kept in record.nodes if record else ():
             node = Node(info=kept.info, state=NodeState.RECORDED, since_s=now_s)
             for held in kept.held:
@@ -70,7 +72,7 @@ class Membership:
             node.holdings.clear()
         node.info = info
         node.streams.add(stream_id)
-        self._place_on(node, now_s=now_s)
+        self._place_on(node, None, now_s=now_s)
         return True
 
     def claim(self, name: str, held: Mapping[str, str], *, now_s: float) -> None:
@@ -128,18 +130,30 @@ class Membership:
     ) -> None:
         """Take in the configuration: what must be held where, and nodes that never register."""
         before, self.wanted = self.wanted, wanted
-        edited = frozenset(
+        # Thousands of nodes hold thousands of versions: an edit looks at what it changed.
+        changed = {name for name in before.keys() | wanted if before.get(name) != wanted.get(name)}
+        edited = {
             name
-            for name, want in wanted.items()
-            if name in before and before[name].fingerprint != want.fingerprint
-        )
-        self._place_static({info.name: info for info in static}, now_s=now_s)
+            for name in changed
+            if name in before
+            and name in wanted
+            and before[name].fingerprint != wanted[name].fingerprint
+        }
+        for name in changed:
+            for want in (before.get(name), wanted.get(name)):
+                for pool in want.pools if want else ():
+                    self._in_pool[pool].pop(name, None)
+        for name in changed & wanted.keys():
+            for pool in wanted[name].pools:
+                self._in_pool[pool][name] = wanted[name]
+        everything = self._place_static({info.name: info for info in static}, now_s=now_s)
         for node in self.nodes.values():
             for name in (edited | self._edited_while_down(node)) & node.holdings.keys():
                 holding = node.holdings[name]
                 holding.apply(HoldEvent.EDIT, now_s=now_s)
                 holding.attempt, holding.message = 0, ""
-            self._place_on(node, now_s=now_s)
+            if node.info.name not in everything:
+                self._place_on(node, changed, now_s=now_s)
 
     def advance(self, *, now_s: float) -> bool:
         """Let time pass: offer again, forget. True when a decision may have changed."""
@@ -282,11 +296,13 @@ class Membership:
         if node.holdings[assignment].state is HoldState.GONE:
             del node.holdings[assignment]
 
-    def _place_on(self, node: Node, *, now_s: float) -> None:
-        """Offer what the node lacks and withdraw what it should no longer hold."""
-        for name, want in self.wanted.items():
-            if node.info.pool not in want.pools:
-                continue
+    def _place_on(self, node: Node, changed: Set[str] | None, *, now_s: float) -> None:
+        """Offer what the node lacks and withdraw what it should no longer hold.
+
+        With ``changed``, only as far as these versions are concerned.
+        """
+        wanted = self._in_pool.get(node.info.pool, {})
+        for name in wanted if changed is None else wanted.keys() & changed:
             holding = node.holdings.get(name)
             if holding is None:
                 ready = node.state is NodeState.STATIC
@@ -299,10 +315,9 @@ class Membership:
                 holding.attempt = 0 if holding.attempt else 1
             else:
                 holding.retires_at_s = None
-        for name, holding in list(node.holdings.items()):
-            placed = self.wanted.get(name)
-            if placed is not None and node.info.pool in placed.pools:
-                continue
+        held = node.holdings.keys()
+        for name in (held if changed is None else held & changed) - wanted.keys():
+            holding, placed = node.holdings[name], self.wanted.get(name)
             if node.state is NodeState.STATIC:
                 del node.holdings[name]
             elif placed is not None and holding.serves:
@@ -311,16 +326,23 @@ class Membership:
             elif holding.state is not HoldState.WITHDRAWN:
                 holding.apply(HoldEvent.WITHDRAW, now_s=now_s)
 
-    def _place_static(self, static: Mapping[str, NodeInfo], *, now_s: float) -> None:
+    def _place_static(self, static: Mapping[str, NodeInfo], *, now_s: float) -> frozenset[str]:
+        """Static nodes that are new or in another pool, on which everything was placed anew."""
+        placed = set()
         for name in [n for n, node in self.nodes.items() if node.state is NodeState.STATIC]:
             if name not in static:
                 del self.nodes[name]
         for name, info in static.items():
             node = self.nodes.get(name)
+            moved = node is not None and node.info.pool != info.pool
             if node is None or node.state is not NodeState.STATIC:
-                self.nodes[name] = Node(info, NodeState.STATIC, now_s)
-            else:
-                node.info = info
+                node = self.nodes[name] = Node(info, NodeState.STATIC, now_s)
+                moved = True
+            node.info = info
+            if moved:
+                placed.add(name)
+                self._place_on(node, None, now_s=now_s)
+        return frozenset(placed)
 
     def _forget(self, now_s: float) -> bool:
         """Forget nodes long lost: of a pool, at most half within any FORGET_NODE_S."""

@@ -41,6 +41,8 @@ COMMANDS = {
     "get": Entry("get", "show objects, nodes, endpoints"),
     "analyze": Entry("analyze", "find problems in YAML or in the running mesh"),
     "translate": Entry("translate", "show what YAML becomes: ir, xds or bootstrap"),
+    "why": Entry("why", "say where a request goes, and why"),
+    "explain": Entry("explain", "say what a kind or a field means"),
     "proxy status": Entry("proxy_status", "show which proxy has which configuration in effect"),
     "bench": Entry("bench", "run a benchmark of this repository"),
     "version": Entry("version", "show the versions of the parts"),

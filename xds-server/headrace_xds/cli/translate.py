@@ -30,8 +30,10 @@ EXAMPLES = """\
 TYPES = {
     "cluster": resources.CLUSTER,
     "listener": resources.LISTENER,
+    "scope": resources.SCOPES,
     "route": resources.ROUTES,
     "extension": resources.EXTENSION,
+    "runtime": resources.RUNTIME,
 }
 
 

@@ -10,13 +10,14 @@ from headrace_xds.cli import problems
 from headrace_xds.cli.console import CommandError, Console, Exit
 from headrace_xds.local import configuration, record
 from headrace_xds.local.mesh import LocalMesh, MeshNotReadyError
-from headrace_xds.local.plan import DEFAULT_STATE_DIR
+from headrace_xds.local.plan import DEFAULT_STATE_DIR, GatewayPlace
 from headrace_xds.local.start import OtherMeshError, PortsTakenError, start
 
 EXAMPLES = """\
   headrace up                                 the example: two regions with two nodes each
   headrace up -f my-mesh/                     your own folder of YAML, reloaded as you edit it
   headrace up --nodes-per-pool 1 --ports auto
+  headrace up -f my-mesh/ --secrets secrets/  gateways with tls have their certificates there
   headrace up --foreground                    until Ctrl-C
 """
 
@@ -47,6 +48,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--region", action="append", default=[], metavar="NAME", help="only this one; repeatable"
     )
+    parser.add_argument(
+        "--secrets", type=Path, metavar="DIR", help="folder of secrets, for gateways with tls"
+    )
     parser.add_argument("--cache-dir", type=Path, metavar="DIR", help="converted weights")
     parser.add_argument(
         "--foreground", action="store_true", help="stay, and stop everything on Ctrl-C"
@@ -69,6 +73,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
             nodes_per_pool=flags.nodes_per_pool,
             regions=flags.region,
             cache_dir=flags.cache_dir,
+            secrets_dir=flags.secrets,
             tied=flags.foreground,
             progress=lambda line: console.say(f"  {line}"),
         )
@@ -110,30 +115,32 @@ def _config_dir(flags: argparse.Namespace, console: Console) -> Path:
 
 def _welcome(mesh: LocalMesh) -> str:
     lines = ["The mesh is up.", f"  admin API      {mesh.admin_url}"]
-    lines += [f"  gateway {g.name:<7}{g.url}" for g in mesh.plan.gateways]
+    lines += [f"  gateway {g.name + ' ':<7}{g.url}" for g in mesh.plan.gateways]
     lines += [
-        f"  node {n.place.name:<10}http://{n.place.address}:{mesh.plan.ports.node_http}"
+        f"  node {n.place.name + ' ':<10}http://{n.place.address}:{mesh.plan.ports.node_http}"
         f"  ({len(n.versions)} model versions)"
         for n in mesh.plan.nodes
     ]
     lines.append(f"  configuration  {mesh.config_dir}")
     models = sorted({model for node in mesh.plan.nodes for model, _ in node.versions})
     if mesh.plan.gateways and models:
-        lines += ["", *_try(mesh.plan.gateways[0].url, models)]
+        lines += ["", *_try(mesh.plan.gateways[0], models)]
     return "\n".join(lines)
 
 
-def _try(url: str, models: Sequence[str]) -> list[str]:
+def _try(gateway: GatewayPlace, models: Sequence[str]) -> list[str]:
     """What to try first: a real question where the example's model is there to answer it."""
+    trust = f"--cacert {gateway.certificate_file} " if gateway.certificate_file else ""
     if "ranking" in models:
-        return ["Rank two documents:", curl(url)]
-    return [f"Is {models[0]} ready?", f"  curl -i {url}/v2/models/{models[0]}/ready"]
+        return ["Rank two documents:", curl(gateway.url, trust)]
+    path = f"/v2/models/{models[0]}/ready"
+    return [f"Is {models[0]} ready?", f"  curl -i {trust}{gateway.url}{path}"]
 
 
-def curl(url: str) -> str:
+def curl(url: str, trust: str = "") -> str:
     """A command line that asks the example's ranking model."""
     return f"""\
-  curl -s {url}/v2/models/ranking/infer -H 'x-api-key: demo' -d '{{"inputs": [
+  curl -s {trust}{url}/v2/models/ranking/infer -H 'x-api-key: demo' -d '{{"inputs": [
     {{"name": "query", "datatype": "BYTES", "shape": [1, 1], "data": ["how do turbines work"]}},
     {{"name": "documents", "datatype": "BYTES", "shape": [1, 2],
      "data": ["water drives the wheel", "a recipe for bread"]}}]}}'"""

@@ -13,9 +13,12 @@ from headrace.config import edit, schema
 from headrace.config.analyze import analyze, usable
 from headrace.config.load import Loaded, load
 from headrace.config.problems import Problem
+from headrace.config.secrets import SecretState
 from headrace.config.write import write
 from headrace.resolve import resolve
+from headrace_xds.secrets import SecretStore
 from headrace_xds.source.files import read_folder, write_file
+from headrace_xds.source.secrets import read_secrets
 
 _CHECKOUT = Path(__file__).parents[3] / "mesh-config" / "examples" / "local"
 _WHEEL = Path("share") / "headrace" / "examples" / "local"
@@ -70,14 +73,22 @@ def copy(source: Path, target: Path) -> None:
     fresh.rename(target)
 
 
-def check(folder: Path) -> Checked:
+def secrets(folder: str) -> Mapping[str, SecretState]:
+    """What is known of the secrets of a folder; nothing is there where none is named."""
+    store = SecretStore()
+    if folder:
+        store.take(read_secrets(Path(folder)))
+    return store.states
+
+
+def check(folder: Path, known_secrets: Mapping[str, SecretState] | None = None) -> Checked:
     """Load, analyze and resolve a folder; raises BadConfigurationError with every problem."""
     read = read_folder(folder)
     if read.unreadable or not read.files:
         reason = "; ".join(read.unreadable) or f"{folder}: no YAML file in it"
         raise BadConfigurationError(folder, (), reason=reason)
     loaded = load(sorted(read.files.items()))
-    problems = analyze(loaded)
+    problems = analyze(loaded, known_secrets)
     if not usable(problems):
         raise BadConfigurationError(folder, problems)
     return Checked(read.files, loaded, resolve(loaded))

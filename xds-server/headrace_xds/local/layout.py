@@ -15,6 +15,7 @@ from headrace_xds.local.plan import (
     runtime_dir,
 )
 from headrace_xds.local.ports import Ports
+from headrace_xds.source.secrets import CERTIFICATE
 from headrace_xds.translate.bootstrap import DRAIN_FLAGS
 
 
@@ -39,11 +40,17 @@ def make(
             port=ports.gateways[gateway.name],
             admin_port=ports.gateway_admins[gateway.name],
             bootstrap_file=str(state_dir / "gateways" / f"{gateway.name}.json"),
+            certificate_file=(
+                str(Path(options.secrets_dir) / gateway.tls.secret / CERTIFICATE)
+                if gateway.tls
+                else ""
+            ),
+            asks_callers=gateway.tls is not None and gateway.tls.client_ca is not None,
         )
         for gateway in topology.gateways(mesh, regions=options.regions)
     )
     programs = [
-        _xds(config_dir, state_dir, ports),
+        _xds(config_dir, state_dir, ports, options.secrets_dir),
         *(_gateway(gateway, envoy) for gateway in gateways),
         *(_triton(place, home, options.cache_dir) for place in places),
         *(_gpu(place, home, state_dir, ports) for place in places),
@@ -64,13 +71,14 @@ def _module(name: str, *flags: str) -> tuple[str, ...]:
     return (sys.executable, "-m", name, *flags)
 
 
-def _xds(config_dir: Path, state_dir: Path, ports: Ports) -> Program:
+def _xds(config_dir: Path, state_dir: Path, ports: Ports, secrets_dir: str) -> Program:
     argv = _module(
         "headrace_xds",
         *("--config", str(config_dir)),
         *("--state-dir", str(state_dir / "xds")),
         *("--xds-address", f"127.0.0.1:{ports.xds}"),
         *("--admin-address", f"127.0.0.1:{ports.admin}"),
+        *(("--secrets", secrets_dir) if secrets_dir else ()),
     )
     return Program(name=XDS, argv=argv, stage=0)
 

@@ -29,6 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     nodes_per_pool: int = 2
     regions: tuple[str, ...] = ()
     cache_dir: str = ""
+    secrets_dir: str = ""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +58,16 @@ class GatewayPlace(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     admin_port: int
     bootstrap_file: str
+    certificate_file: str = ""
+    """What callers trust it by; empty where they speak to it in the clear."""
+    asks_callers: bool = False
+    """Callers must show a certificate, too."""
 
     @property
     def url(self) -> str:
         """Where callers reach it."""
-        return f"http://{self.address}:{self.port}"
+        scheme = "https" if self.certificate_file else "http"
+        return f"{scheme}://{self.address}:{self.port}"
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """What must answer before a local mesh is up, and what answers now."""
 
 import http.client
+import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -19,6 +20,7 @@ class Probe(NamedTuple):
     address: str
     port: int
     path: str
+    secure: bool = False
 
 
 def probes(plan: Plan) -> tuple[Probe, ...]:
@@ -38,9 +40,11 @@ def _probes(plan: Plan) -> Iterator[Probe]:
     for gateway in plan.gateways:
         part = f"gateway {gateway.name}"
         yield Probe(part, "Envoy", "127.0.0.1", gateway.admin_port, "/ready")
-        for model, version in everywhere:
-            what = f"{model} {version}"
-            yield Probe(part, what, gateway.address, gateway.port, _ready(model, version))
+        # Where callers must show a certificate, nobody here has one.
+        for model, version in () if gateway.asks_callers else everywhere:
+            what, path = f"{model} {version}", _ready(model, version)
+            secure = bool(gateway.certificate_file)
+            yield Probe(part, what, gateway.address, gateway.port, path, secure)
 
 
 def _ready(model: str, version: int) -> str:
@@ -69,7 +73,7 @@ def answering(waiting: set[Probe]) -> set[Probe]:
 
 def answers(probe: Probe) -> bool:
     """Whether one thing answers 200 now."""
-    connection = http.client.HTTPConnection(probe.address, probe.port, timeout=_PROBE_S)
+    connection = _connection(probe)
     try:
         connection.request("GET", probe.path)
         return connection.getresponse().status == 200
@@ -77,3 +81,13 @@ def answers(probe: Probe) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _connection(probe: Probe) -> http.client.HTTPConnection:
+    """Whose certificate it is does not matter: the question is whether somebody answers."""
+    if not probe.secure:
+        return http.client.HTTPConnection(probe.address, probe.port, timeout=_PROBE_S)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(probe.address, probe.port, timeout=_PROBE_S, context=context)

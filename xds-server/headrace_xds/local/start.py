@@ -31,6 +31,7 @@ def start(
     nodes_per_pool: int = 2,
     regions: Sequence[str] = (),
     cache_dir: Path | None = None,
+    secrets_dir: Path | None = None,
     wait: bool = True,
     tied: bool = True,
     progress: Progress = silent,
@@ -48,6 +49,7 @@ def start(
         nodes_per_pool=nodes_per_pool,
         regions=tuple(regions),
         cache_dir=str(cache_dir.resolve()) if cache_dir else "",
+        secrets_dir=str(secrets_dir.resolve()) if secrets_dir else "",
     )
     made = lay_out(options, state_dir.resolve())
     return LocalMesh.run(made, wait=wait, tied=tied, progress=progress)
@@ -65,12 +67,13 @@ def lay_out(options: Options, state_dir: Path) -> Plan:
         config_dir = state_dir / "mesh"
         if config_dir != Path(options.config_dir):
             configuration.copy(Path(options.config_dir), config_dir)
-    mesh = configuration.check(config_dir).mesh
+    secrets = configuration.secrets(options.secrets_dir)
+    mesh = configuration.check(config_dir, secrets).mesh
     ports = _documented(mesh, options)
     if options.ports == "auto":
         ports = _free(mesh, options)
         configuration.set_ports(config_dir, gateways=ports.gateways, orca_port=ports.node_orca)
-        mesh = configuration.check(config_dir).mesh
+        mesh = configuration.check(config_dir, secrets).mesh
     made = layout.make(
         mesh, options, config_dir=config_dir, state_dir=state_dir, ports=ports, envoy=envoy()
     )

@@ -15,6 +15,7 @@ from envoy_data_plane.envoy.extensions.load_balancing_policies.least_request.v3 
 from envoy_data_plane.envoy.extensions.load_balancing_policies.round_robin.v3 import RoundRobin
 
 from headrace import ir, limits
+from headrace_xds.translate import runtime
 from headrace_xds.translate.packing import pack, seconds
 
 BLACKOUT_S: Final = 1.0
@@ -44,7 +45,7 @@ def _config(balance: ir.Balance, metric: str, orca_port: int) -> betterproto2.Me
             return LeastRequest(
                 choice_count=2,
                 active_request_bias=RuntimeDouble(
-                    default_value=1.0, runtime_key="headrace.least_loaded.active_request_bias"
+                    default_value=1.0, runtime_key=runtime.LEAST_LOADED_BIAS
                 ),
             )
         case "utilization":

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from headrace import ir, limits, names
+from headrace_xds.translate import runtime
 
 # How much memory large bodies may take. The largest request is 10 MiB + 64 KiB. One that waits for
 # its answer holds a copy for retries (measured: 10.7 MiB), while it arrives at most 13.2 MiB, and
@@ -21,6 +22,8 @@ TRACKED_BUFFER_POWER: Final = 20
 """Requests that hold 2^20 bytes or more are candidates for a reset."""
 REFRESH_S: Final = 0.25
 FETCH_TIMEOUT_S: Final = 15
+RUNTIME_TIMEOUT_S: Final = 1
+"""Envoy asks for nothing else before its overrides arrive; without them it starts as is."""
 STATS_FLUSH_S: Final = 10
 DRAIN_FLAGS: Final = ("--drain-time-s", "900", "--drain-strategy", "gradual")
 """Streams outlive a drain shorter than limits.STREAM_DURATION_S."""
@@ -45,6 +48,8 @@ def bootstrap(
         "layered_runtime": {
             "layers": [
                 {"name": "static", "static_layer": {}},
+                {"name": runtime.LAYER, "rtds_layer": _overrides()},
+                # A person at the admin port has the last word, until Envoy ends.
                 {"name": "admin", "admin_layer": {}},
             ]
         },
@@ -90,6 +95,15 @@ def _dynamic() -> dict[str, Any]:
         "cds_config": source,
         "lds_config": source,
     }
+
+
+def _overrides() -> dict[str, Any]:
+    source = {
+        "ads": {},
+        "resource_api_version": "V3",
+        "initial_fetch_timeout": f"{RUNTIME_TIMEOUT_S}s",
+    }
+    return {"name": runtime.LAYER, "rtds_config": source}
 
 
 def _xds_cluster(xds: tuple[str, int]) -> dict[str, Any]:
@@ -172,6 +186,10 @@ def _action(name: str, trigger: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_LISTENER_STATS: Final = r"[^.]+|lua\..*|scoped_rds\..*|rds\..*\.update_(success|rejected)"
+"""There is a route table a model, so of each only the number of updates is kept."""
+
+
 def _kept_stats() -> dict[str, Any]:
     """Statistics that are kept. A cluster has some 150 and a mesh thousands of clusters."""
     cluster = (
@@ -185,10 +203,10 @@ def _kept_stats() -> dict[str, Any]:
         "inclusion_list": {
             "patterns": [
                 {"safe_regex": {"regex": f"cluster\\.[^.]+\\.({cluster})"}},
+                {"safe_regex": {"regex": f"http\\.[^.]+\\.({_LISTENER_STATS})"}},
                 *(
                     {"prefix": prefix}
                     for prefix in (
-                        "http.",
                         "listener.",
                         "listener_manager.",
                         "cluster_manager.",

@@ -3,6 +3,7 @@
 Names, breakers and stamps differ; shapes do not, so each shape is authored once and filled in.
 """
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from envoy_data_plane.envoy.config.cluster.v3 import (
@@ -84,9 +85,9 @@ def model_cluster(
     def build() -> Resource:
         template = cache.get(("cluster shape", shape), lambda: _model_shape(shape))
         body = template.fill(_values(served, protocol, name))
-        return resource(resources.CLUSTER, name, body, served.source)
+        return resource(resources.CLUSTER, name, body)
 
-    return cache.get(("cluster", name, shape, served.source), build)
+    return replace(cache.get(("cluster", name, shape), build), sources=(served.source,))
 
 
 def shadow_cluster(
@@ -100,9 +101,9 @@ def shadow_cluster(
             ("shadow shape", protocol, max_requests), lambda: _shadow_shape(protocol, max_requests)
         )
         body = template.fill(_values(served, protocol, name))
-        return resource(resources.CLUSTER, name, body, served.source)
+        return resource(resources.CLUSTER, name, body)
 
-    return cache.get(("shadow", name, max_requests, served.source), build)
+    return replace(cache.get(("shadow", name, max_requests), build), sources=(served.source,))
 
 
 def node_cluster(protocol: Protocol, cache: FragmentCache) -> Resource:

@@ -8,6 +8,7 @@ import msgspec
 from envoy.config.core.v3 import health_check_pb2
 from envoy.config.endpoint.v3 import endpoint_pb2
 
+from headrace.routing import priorities
 from headrace_xds.translate import resources
 from headrace_xds.translate.resources import Resource, resource
 
@@ -47,10 +48,7 @@ def load_assignment(cluster: str, members: Sequence[Member]) -> Resource:
     by_locality: dict[tuple[int, str, str], list[Member]] = defaultdict(list)
     for member in members:
         by_locality[member.priority, member.region, member.zone].append(member)
-    # Envoy rejects priorities with gaps, and a failover region may have no node of this cluster.
-    dense = {
-        priority: index for index, priority in enumerate(sorted({key[0] for key in by_locality}))
-    }
+    dense = priorities(key[0] for key in by_locality)
     for (priority, region, zone), local in sorted(by_locality.items()):
         locality = assignment.endpoints.add(priority=dense[priority])
         locality.locality.region = region

@@ -12,9 +12,9 @@ import msgspec
 from envoy_data_plane.envoy.config.core.v3 import DataSource, TypedExtensionConfig
 from envoy_data_plane.envoy.extensions.filters.http.lua.v3 import Lua
 
-from headrace import headers, ir, limits
+from headrace import headers, ir, limits, names, routing
 from headrace.refusals import Refusal, Refused, body
-from headrace_xds.translate import resources
+from headrace_xds.translate import resources, runtime
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.packing import pack, typed_struct
 from headrace_xds.translate.resources import Resource, resource
@@ -49,6 +49,7 @@ def authenticate(tenants: Sequence[ir.Tenant], cache: FragmentCache) -> Resource
         lines = "".join(f"{key} {tenant} {tier}\n" for key, tenant, tier in known)
         constants = {
             "IDENTITIES": lines,
+            "OPEN_CALLS": "".join(f"{path}\n" for path in routing.OPEN_CALLS),
             "KEY_HEADER": headers.API_KEY,
             "KEY_LENGTH": limits.API_KEY_LENGTH,
             "TENANT_HEADER": headers.TENANT,
@@ -74,7 +75,12 @@ def model(cache: FragmentCache) -> Resource:
             "MODEL_HEADER": headers.MODEL,
             "PIN_HEADER": headers.PIN,
             "CLUSTER_HEADER": headers.CLUSTER,
+            "SCOPE_HEADER": headers.SCOPE,
             "DEADLINE_HEADER": headers.DEADLINE,
+            "CLUSTER_FORMAT": names.CLUSTER_FORMAT,
+            "SERVICE": routing.SERVICE,
+            "STREAM_METHOD": routing.STREAM_METHOD,
+            "MODEL_METHODS": dict.fromkeys(routing.MODEL_METHODS, 1),
             "MODEL_HINT": headers.MODEL_HINT,
             "VERSION_HINT": headers.VERSION_HINT,
             "INVALID_API_KEY": _unauthenticated(),
@@ -106,7 +112,10 @@ def rate_limit(routes: Sequence[ir.Route], cache: FragmentCache) -> Resource:
                 "enable_retry_after_header": True,
                 "rate_limited_as_resource_exhausted": True,
                 "filter_enabled": {"default_value": {"numerator": 100}},
-                "filter_enforced": {"default_value": {"numerator": 100}},
+                "filter_enforced": {
+                    "default_value": {"numerator": 100},
+                    "runtime_key": runtime.RATE_LIMIT_PERCENT,
+                },
                 "token_bucket": {
                     "max_tokens": UNLIMITED_TOKENS,
                     "tokens_per_fill": UNLIMITED_TOKENS,

@@ -1,20 +1,29 @@
-"""Encoded parts of resources, kept by the IR they came from, so an edit encodes what it changed."""
+"""What compiling keeps, so that an edit reads, resolves and encodes what it changed."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from headrace import limits
+from headrace.config.load import Readings
+from headrace.memo import Memo
 
 T = TypeVar("T")
 
 
 class FragmentCache:
-    """Least recently used fragments go first; a key must hold everything its value depends on."""
+    """Encoded parts, and what they come from.
+
+    Least recently used fragments go first; a key must hold everything its value depends on.
+    """
 
     def __init__(self, limit: int = limits.FRAGMENTS) -> None:
         self._limit = limit
         self._kept: OrderedDict[Hashable, object] = OrderedDict()
+        self.readings = Readings()
+        """Documents as they were read."""
+        self.memo = Memo()
+        """Parts of the IR by the objects they were made from, and resources by parts of the IR."""
         self.built = 0
         """Fragments that were not found and had to be built."""
 

@@ -23,7 +23,11 @@ from envoy_data_plane.envoy.extensions.filters.network.http_connection_manager.v
     HttpConnectionManagerPathWithEscapedSlashesAction,
     HttpConnectionManagerServerHeaderTransformation,
     HttpFilter,
-    Rds,
+    ScopedRds,
+    ScopedRoutes,
+    ScopedRoutesScopeKeyBuilder,
+    ScopedRoutesScopeKeyBuilderFragmentBuilder,
+    ScopedRoutesScopeKeyBuilderFragmentBuilderHeaderValueExtractor,
 )
 from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutation.v3 import (
     HeaderMutation as EarlyHeaderMutation,
@@ -32,9 +36,10 @@ from envoy_data_plane.envoy.extensions.http.early_header_mutation.header_mutatio
 from headrace import headers, ir, limits
 from headrace_xds.translate import filters, resources, route_table
 from headrace_xds.translate.fragments import FragmentCache
-from headrace_xds.translate.packing import ads, pack, seconds, typed_struct
+from headrace_xds.translate.packing import ads, pack, seconds, set_header, typed_struct
 from headrace_xds.translate.replies import local_replies
 from headrace_xds.translate.resources import Resource, resource
+from headrace_xds.translate.tls import transport_socket
 
 NAME: Final = "gateway"
 BUFFER_BYTES: Final = limits.BODY_BYTES + 64 * 2**10
@@ -52,9 +57,11 @@ BODY_SIZE_TYPE: Final = "envoy.extensions.filters.http.body_size_limit.v3.BodySi
 
 
 def listener(gateway: ir.Gateway, cache: FragmentCache) -> Resource:
-    """Listener of a gateway; depends on its address and port only."""
+    """Listener of a gateway; depends on its socket, and on whether callers speak TLS."""
+    tls = gateway.tls
+    kind = (tls is not None, tls is not None and tls.client_ca is not None)
     return cache.get(
-        ("listener", gateway.address, gateway.port),
+        ("listener", gateway.address, gateway.port, kind),
         lambda: resource(resources.LISTENER, NAME, bytes(_author(gateway))),
     )
 
@@ -69,14 +76,16 @@ def _author(gateway: ir.Gateway) -> Listener:
             socket_address=SocketAddress(address=gateway.address, port_value=gateway.port)
         ),
         per_connection_buffer_limit_bytes=BUFFER_BYTES,
-        filter_chains=[FilterChain(filters=[manager])],
+        filter_chains=[
+            FilterChain(filters=[manager], transport_socket=transport_socket(gateway.tls))
+        ],
     )
 
 
 def _manager() -> HttpConnectionManager:
     manager = HttpConnectionManager(
         stat_prefix=NAME,
-        rds=Rds(config_source=ads(), route_config_name=route_table.NAME),
+        scoped_routes=_scopes(),
         http_filters=_filters(),
         early_header_mutation_extensions=[_strip()],
         local_reply_config=local_replies(),
@@ -88,6 +97,24 @@ def _manager() -> HttpConnectionManager:
     )
     _harden(manager)
     return manager
+
+
+def _scopes() -> ScopedRoutes:
+    """Route tables, one for each value of the scope header.
+
+    The filter that finds a request's model sets the header and clears the cached route, upon which
+    Envoy selects the table anew.
+    """
+    value = ScopedRoutesScopeKeyBuilderFragmentBuilderHeaderValueExtractor(
+        name=headers.SCOPE, element_separator=",", index=0
+    )
+    fragment = ScopedRoutesScopeKeyBuilderFragmentBuilder(header_value_extractor=value)
+    return ScopedRoutes(
+        name=route_table.SCOPES,
+        scope_key_builder=ScopedRoutesScopeKeyBuilder(fragments=[fragment]),
+        rds_config_source=ads(),
+        scoped_rds=ScopedRds(scoped_rds_config_source=ads()),
+    )
 
 
 def _harden(manager: HttpConnectionManager) -> None:
@@ -135,6 +162,8 @@ def _harden(manager: HttpConnectionManager) -> None:
 def _strip() -> TypedExtensionConfig:
     """Removes what only the mesh may set, before routing or any filter reads it."""
     mutations = [HeaderMutation(remove=name) for name in headers.STRIPPED]
+    # Without a value a request would have no scope, not even that of requests without a model.
+    mutations.append(HeaderMutation(append=set_header(headers.SCOPE, headers.NO_SCOPE)))
     return TypedExtensionConfig(
         name="headrace.strip", typed_config=pack(EarlyHeaderMutation(mutations=mutations))
     )

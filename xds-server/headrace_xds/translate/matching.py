@@ -1,8 +1,7 @@
 """Which requests a route takes, as Envoy matches them."""
 
-import re
 from collections.abc import Sequence
-from typing import Final, Literal, assert_never
+from typing import assert_never
 
 from envoy_data_plane.envoy.config.route.v3 import (
     HeaderMatcher,
@@ -12,12 +11,7 @@ from envoy_data_plane.envoy.config.route.v3 import (
 from envoy_data_plane.envoy.type.matcher.v3 import RegexMatcher, StringMatcher
 
 from headrace import headers
-
-Kind = Literal["http", "grpc", "stream"]
-KINDS: Final[tuple[Kind, ...]] = ("stream", "grpc", "http")
-"""Streams first: their path is one of those that gRPC takes."""
-SERVICE: Final = "/inference.GRPCInferenceService/"
-STREAM_PATH: Final = SERVICE + "ModelStreamInfer"
+from headrace.routing import MODEL_PREFIX, SERVICE, STREAM_PATH, Kind, host_pattern
 
 
 def match(
@@ -31,7 +25,7 @@ def match(
         matchers.append(HeaderMatcher(name=headers.PIN, present_match=True))
     match kind:
         case "http":
-            return RouteMatch(prefix="/v2/models/", headers=matchers)
+            return RouteMatch(prefix=MODEL_PREFIX, headers=matchers)
         case "grpc":
             return RouteMatch(
                 prefix=SERVICE, grpc=RouteMatchGrpcRouteMatchOptions(), headers=matchers
@@ -52,10 +46,7 @@ def header_is(name: str, value: str) -> HeaderMatcher:
 def _host_among(hosts: Sequence[str]) -> HeaderMatcher:
     # Hosts are matched here and not as virtual hosts: a virtual host per name would have to repeat
     # every route that takes any host.
-    pattern = "|".join(
-        r".+" + re.escape(host[1:]) if host.startswith("*.") else re.escape(host) for host in hosts
-    )
     return HeaderMatcher(
         name=":authority",
-        string_match=StringMatcher(safe_regex=RegexMatcher(regex=f"(?i:{pattern})(:[0-9]+)?")),
+        string_match=StringMatcher(safe_regex=RegexMatcher(regex=host_pattern(hosts))),
     )

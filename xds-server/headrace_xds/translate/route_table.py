@@ -1,6 +1,12 @@
-"""The RouteConfiguration that all gateways share, assembled from encoded parts."""
+"""Route tables: one a model, and one for requests that name none.
+
+Envoy selects the table by a header (scoped routes), so an edit of a route re-sends and rebuilds the
+table of its model and no other, and a table that a gateway refuses takes no other with it.
+"""
 
 from collections import defaultdict
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from envoy_data_plane.envoy.config.route.v3 import (
@@ -10,58 +16,40 @@ from envoy_data_plane.envoy.config.route.v3 import (
     Route,
     RouteAction,
     RouteConfiguration,
-    RouteList,
     RouteMatch,
     RouteMatchGrpcRouteMatchOptions,
+    ScopedRouteConfiguration,
+    ScopedRouteConfigurationKey,
+    ScopedRouteConfigurationKeyFragment,
     VirtualHost,
 )
-from envoy_data_plane.envoy.type.matcher.v3 import HttpRequestHeaderMatchInput
-from envoy_data_plane.xds.core.v3 import TypedExtensionConfig
-from envoy_data_plane.xds.type.matcher.v3 import Matcher, MatcherMatcherTree, MatcherOnMatch
 
 from headrace import headers, ir, names
 from headrace.names import Protocol
+from headrace.routing import (
+    NODE_PATHS,
+    NODES_RETRY,
+    NODES_TIMEOUT_S,
+    STREAM_PATH,
+    is_harmless,
+)
 from headrace_xds.translate import resources
 from headrace_xds.translate.filters import BODY_SIZE
 from headrace_xds.translate.fragments import FragmentCache
-from headrace_xds.translate.matching import SERVICE, STREAM_PATH
 from headrace_xds.translate.packing import pack, seconds
 from headrace_xds.translate.resources import Resource, resource
 from headrace_xds.translate.retries import retry_policy
 from headrace_xds.translate.routes import route_list
-from headrace_xds.translate.wire import field
+from headrace_xds.translate.wire import Template, field, slot
 
-NAME: Final = "gateway"
-NODES_TIMEOUT_S: Final = 5.0
-NODE_PATHS: Final[tuple[tuple[str, Protocol], ...]] = (
-    ("/v2", "http"),
-    ("/v2/", "http"),
-    ("/v2/health/live", "http"),
-    ("/v2/health/ready", "http"),
-    (SERVICE + "ServerLive", "grpc"),
-    (SERVICE + "ServerReady", "grpc"),
-    (SERVICE + "ServerMetadata", "grpc"),
-    ("/grpc.health.v1.Health/Check", "grpc"),
-)
-"""Requests that name no model and that any node can answer."""
+SCOPES: Final = "models"
+"""Name of the set of scopes in the listener."""
 
-# Field numbers of the messages that the table is put together from.
+# Field numbers of the messages that a table is put together from.
 _CONFIGURATION_VIRTUAL_HOSTS: Final = 2
-_VIRTUAL_HOST_MATCHER: Final = 21
-_MATCHER_TREE: Final = 2
-_TREE_EXACT_MAP: Final = 2
-_MAP_ENTRY: Final = 1
-_ENTRY_KEY: Final = 1
-_ENTRY_VALUE: Final = 2
-_ON_MATCH_ACTION: Final = 2
-_EXTENSION_NAME: Final = 1
-_EXTENSION_CONFIG: Final = 2
-_ANY_URL: Final = 1
-_ANY_VALUE: Final = 2
-_LIST_URL: Final = b"type.googleapis.com/envoy.config.route.v3.RouteList"
 
 
-def route_table(mesh: ir.Mesh, cache: FragmentCache) -> Resource:
+def route_tables(mesh: ir.Mesh, cache: FragmentCache) -> list[Resource]:
     """Routes of every model, and of requests that name none.
 
     What matches nothing is answered by the listener's local replies: an unknown model or path.
@@ -69,64 +57,77 @@ def route_table(mesh: ir.Mesh, cache: FragmentCache) -> Resource:
     routes: dict[str, list[ir.Route]] = defaultdict(list)
     for route in mesh.routes:
         routes[route.model].append(route)
-    idempotent: dict[str, bool] = {}
+    versions: dict[str, list[ir.ServedVersion]] = defaultdict(list)
     for served in mesh.versions:
-        idempotent[served.model] = idempotent.get(served.model, True) and served.idempotent
+        versions[served.model].append(served)
+    made = [cache.get(("nodes table",), _nodes_table)]
+    for model, found in versions.items():
+        build = partial(_model_table, model, tuple(routes[model]), tuple(found), cache)
+        made.append(cache.memo.get(("table", model), (*routes[model], *found), build))
+    return made
 
-    entries = b"".join(
-        _entry(model, tuple(routes[model]), idempotent=harmless, cache=cache)
-        for model, harmless in idempotent.items()
+
+def scopes(mesh: ir.Mesh, cache: FragmentCache) -> list[Resource]:
+    """Which header value selects which route table."""
+    models = tuple(dict.fromkeys(served.model for served in mesh.versions))
+    return [
+        _scope(headers.NO_SCOPE, names.NODES_TABLE, cache),
+        *(_scope(model, names.route_table(model), cache) for model in models),
+    ]
+
+
+def _scope(value: str, table: str, cache: FragmentCache) -> Resource:
+    def build() -> Resource:
+        template = cache.get(("scope shape",), _scope_shape)
+        return resource(resources.SCOPES, table, template.fill({"name": table, "key": value}))
+
+    return cache.get(("scope", value, table), build)
+
+
+def _scope_shape() -> Template:
+    fragment = ScopedRouteConfigurationKeyFragment(string_key=slot("key"))
+    scope = ScopedRouteConfiguration(
+        name=slot("name"),
+        route_configuration_name=slot("name"),
+        key=ScopedRouteConfigurationKey(fragments=[fragment]),
     )
-    host = cache.get(("table host",), _host)
-    if entries:
-        tree, otherwise = cache.get(("table matcher",), _matcher)
-        tree += field(_TREE_EXACT_MAP, entries)
-        host += field(_VIRTUAL_HOST_MATCHER, field(_MATCHER_TREE, tree) + otherwise)
-    else:
-        host += cache.get(("table of nodes",), lambda: bytes(VirtualHost(routes=_node_routes())))
-    table = bytes(RouteConfiguration(name=NAME, ignore_port_in_host_matching=True))
-    return resource(resources.ROUTES, NAME, table + field(_CONFIGURATION_VIRTUAL_HOSTS, host))
+    return Template.compile(bytes(scope))
 
 
-def _entry(
-    model: str, routes: tuple[ir.Route, ...], *, idempotent: bool, cache: FragmentCache
-) -> bytes:
-    """One entry of the exact map: the model's name and its list of routes."""
-    routes_list = route_list(model, routes, idempotent=idempotent, cache=cache)
-    config = field(_ANY_URL, _LIST_URL) + field(_ANY_VALUE, routes_list)
-    action = field(_EXTENSION_NAME, model.encode()) + field(_EXTENSION_CONFIG, config)
-    on_match = field(_ON_MATCH_ACTION, action)
-    return field(_MAP_ENTRY, field(_ENTRY_KEY, model.encode()) + field(_ENTRY_VALUE, on_match))
+def _model_table(
+    model: str,
+    routes: tuple[ir.Route, ...],
+    versions: tuple[ir.ServedVersion, ...],
+    cache: FragmentCache,
+) -> Resource:
+    idempotent = is_harmless(versions)
+    # A table is made of all its routes, written or implied, which a rejection concerns alike.
+    sources = tuple(dict.fromkeys(route.source for route in routes)) or (versions[0].source,)
+
+    def build() -> Resource:
+        listed = route_list(model, routes, idempotent=idempotent, cache=cache)
+        return _table(names.route_table(model), listed)
+
+    return replace(cache.get(("table", model, routes, idempotent), build), sources=sources)
 
 
-def _host() -> bytes:
-    """The virtual host around everything."""
+def _nodes_table() -> Resource:
+    routes = [_stream_route(), *(_node_route(path, protocol) for path, protocol in NODE_PATHS)]
+    return _table(names.NODES_TABLE, bytes(VirtualHost(routes=routes)))
+
+
+def _table(name: str, routes: bytes) -> Resource:
+    """Table with one virtual host: ``routes`` are fields of it."""
     host = VirtualHost(
-        name=NAME,
+        name=name,
         domains=["*"],
-        request_headers_to_remove=[headers.CLUSTER],
+        request_headers_to_remove=[headers.CLUSTER, headers.SCOPE],
         response_headers_to_remove=["endpoint-load-metrics", "endpoint-load-metrics-bin"],
         include_request_attempt_count=True,
     )
-    return bytes(host)
-
-
-def _matcher() -> tuple[bytes, bytes]:
-    """The tree without its map, and what follows when no model is found in it."""
-    tree = MatcherMatcherTree(
-        input=TypedExtensionConfig(
-            name="headrace.model",
-            typed_config=pack(HttpRequestHeaderMatchInput(header_name=headers.MODEL)),
-        )
-    )
-    action = TypedExtensionConfig(
-        name="headrace.nodes", typed_config=pack(RouteList(routes=_node_routes()))
-    )
-    return bytes(tree), bytes(Matcher(on_no_match=MatcherOnMatch(action=action)))
-
-
-def _node_routes() -> list[Route]:
-    return [_stream_route(), *(_node_route(path, protocol) for path, protocol in NODE_PATHS)]
+    head = bytes(RouteConfiguration(name=name))
+    body = head + field(_CONFIGURATION_VIRTUAL_HOSTS, bytes(host) + routes)
+    return resource(resources.ROUTES, name, body)
 
 
 def _stream_route() -> Route:
@@ -156,6 +157,6 @@ def _node_route(path: str, protocol: Protocol) -> Route:
     action = RouteAction(
         cluster=names.node_cluster(protocol),
         timeout=seconds(NODES_TIMEOUT_S),
-        retry_policy=retry_policy(ir.Retry(attempts=2, per_try_timeout_s=None), idempotent=True),
+        retry_policy=retry_policy(NODES_RETRY, idempotent=True),
     )
     return Route(name=f"nodes{path}", match=match, route=action)

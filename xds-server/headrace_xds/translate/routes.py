@@ -1,8 +1,4 @@
-"""The route table of a gateway: one list of routes a model, found by the model's header.
-
-A table that is scanned costs every request time for every model of the mesh, so the model's header
-selects a list through an exact map. Routes that name no model are few and are scanned.
-"""
+"""Routes of one model: each for every protocol, pinned versions first."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -24,18 +20,26 @@ from envoy_data_plane.envoy.type.v3 import FractionalPercent
 from envoy_data_plane.google.protobuf import Struct, Value
 
 from headrace import headers, ir, limits, names
-from headrace.names import Protocol
+from headrace.routing import (
+    KINDS,
+    PINNED_RETRY,
+    PINNED_TIMEOUT_S,
+    Kind,
+    is_mirrored,
+    protocol_of,
+    reaches_pins_alone,
+    sides,
+)
+from headrace_xds.translate import runtime
 from headrace_xds.translate.filters import LIMIT_KEY, METADATA
 from headrace_xds.translate.fragments import FragmentCache
-from headrace_xds.translate.matching import KINDS, Kind, match
+from headrace_xds.translate.matching import match
 from headrace_xds.translate.packing import seconds, set_header
 from headrace_xds.translate.retries import retry_policy
 from headrace_xds.translate.wire import Template, field, slot
 
-PINNED_TIMEOUT_S: Final = 30.0
-"""For a pinned version whose model has no route that takes the request."""
-PINNED_RETRY: Final = ir.Retry(attempts=2, per_try_timeout_s=None)
-LIST_ROUTES_FIELD: Final = 1
+HOST_ROUTES_FIELD: Final = 3
+"""Field of a VirtualHost that holds its routes."""
 
 
 class _Shape(NamedTuple):
@@ -57,12 +61,12 @@ class _Shape(NamedTuple):
 def route_list(
     model: str, routes: Sequence[ir.Route], *, idempotent: bool, cache: FragmentCache
 ) -> bytes:
-    """Encoded RouteList of a model: its routes in order, each for every protocol.
+    """Encoded routes of a model's virtual host, in order, each for every protocol.
 
     A pinned version is reached also where no route takes the request.
     """
     encoded = [_route(route, cache) for route in routes]
-    if not any(route.hosts == () and route.headers == () for route in routes):
+    if reaches_pins_alone(routes):
         encoded.append(_pinned_only(model, idempotent=idempotent, cache=cache))
     return b"".join(encoded)
 
@@ -71,7 +75,7 @@ def _route(route: ir.Route, cache: FragmentCache) -> bytes:
     """Routes of one route of the mesh. A pin comes first and keeps its timeouts and limits."""
 
     def build() -> bytes:
-        arms = tuple(arm for arm in route.arms if arm.weight > 0)
+        arms = sides(route)
         out = bytearray()
         for kind in KINDS:
             for pinned in (True, False):
@@ -89,7 +93,7 @@ def _route(route: ir.Route, cache: FragmentCache) -> bytes:
                     limited=route.rate_limit is not None,
                 )
                 values = _values(route, arms, kind, pinned=pinned)
-                out += field(LIST_ROUTES_FIELD, _fill(shape, values, cache))
+                out += field(HOST_ROUTES_FIELD, _fill(shape, values, cache))
         return bytes(out)
 
     # The bucket itself is in the rate limit filter: its numbers do not change a route.
@@ -117,7 +121,7 @@ def _pinned_only(model: str, *, idempotent: bool, cache: FragmentCache) -> bytes
                 idempotent=idempotent,
                 limited=False,
             )
-            out += field(LIST_ROUTES_FIELD, _fill(shape, {"name": f"{model}/pinned/{kind}"}, cache))
+            out += field(HOST_ROUTES_FIELD, _fill(shape, {"name": f"{model}/pinned/{kind}"}, cache))
         return bytes(out)
 
     return cache.get(("pinned", model, idempotent), build)
@@ -129,7 +133,7 @@ def _fill(shape: _Shape, values: dict[str, str], cache: FragmentCache) -> bytes:
 
 
 def _values(route: ir.Route, arms: Sequence[ir.Arm], kind: Kind, *, pinned: bool) -> dict[str, str]:
-    protocol = _protocol(kind)
+    protocol = protocol_of(kind)
     values = {
         "name": f"{route.name}/{kind}/pinned" if pinned else f"{route.name}/{kind}",
         "limit": route.name,
@@ -139,10 +143,6 @@ def _values(route: ir.Route, arms: Sequence[ir.Arm], kind: Kind, *, pinned: bool
     if route.mirror:
         values["mirror"] = names.shadow_cluster(route.model, route.mirror.version, protocol)
     return values
-
-
-def _protocol(kind: Kind) -> Protocol:
-    return "http" if kind == "http" else "grpc"
 
 
 def _author(shape: _Shape) -> Route:
@@ -198,14 +198,14 @@ def _bound(action: RouteAction, shape: _Shape) -> None:
 
 
 def _mirror(shape: _Shape) -> list[RouteActionRequestMirrorPolicy]:
-    # A stream is not mirrored: its copy would live as long, for answers that nobody reads.
-    if shape.mirror_percent is None or shape.pinned or shape.kind == "stream":
+    if shape.mirror_percent is None or not is_mirrored(shape.kind, pinned=shape.pinned):
         return []
     return [
         RouteActionRequestMirrorPolicy(
             cluster=slot("mirror"),
             runtime_fraction=RuntimeFractionalPercent(
-                default_value=FractionalPercent(numerator=shape.mirror_percent)
+                default_value=FractionalPercent(numerator=shape.mirror_percent),
+                runtime_key=runtime.MIRROR_PERCENT,
             ),
             disable_shadow_host_suffix_append=True,
             request_headers_mutations=[

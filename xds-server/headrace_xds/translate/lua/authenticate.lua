@@ -11,16 +11,14 @@ end
 -- Identities of keys that were seen and are right; no larger than the table above.
 local known = {}
 
-local OPEN_GRPC = {
-  ["/inference.GRPCInferenceService/ServerLive"] = true,
-  ["/inference.GRPCInferenceService/ServerReady"] = true,
-  ["/inference.GRPCInferenceService/ModelReady"] = true,
-  ["/grpc.health.v1.Health/Check"] = true,
-}
+local open_calls = {}
+for path in OPEN_CALLS:gmatch("(%S+)\n") do
+  open_calls[path] = true
+end
 
 local function is_open(method, path, grpc)
   if grpc then
-    return OPEN_GRPC[path] == true
+    return open_calls[path] == true
   end
   if method ~= "GET" and method ~= "HEAD" then
     return false

@@ -1,10 +1,5 @@
 -- What is asked for: the model and the pinned version, wherever the protocol puts them, become
 -- headers that routes match on.
-local SERVICE = "/inference.GRPCInferenceService/"
-local NAMES_MODEL = {
-  ModelInfer = true, ModelReady = true, ModelMetadata = true, ModelConfig = true,
-  ModelStatistics = true,
-}
 
 -- Number at a position of a window of bytes, and the position after it; nil when it is cut off.
 local function varint(bytes, position)
@@ -88,14 +83,16 @@ local function ask(handle, model, version, protocol)
   if version == nil or version == "" then
     version = headers:get(VERSION_HINT) or ""
   end
-  -- "-" is no model's name, so it finds no route and the caller hears that the model is unknown.
+  -- "?" is no model's name, so it finds no route and the caller hears that the model is unknown.
   if not is_name(model) or (version ~= "" and version:find("^[1-9]%d?%d?%d?%d?%d?$") == nil) then
     headers:replace(MODEL_HEADER, "-")
+    headers:replace(SCOPE_HEADER, "?")
   else
     headers:replace(MODEL_HEADER, model)
+    headers:replace(SCOPE_HEADER, model)
     if version ~= "" then
       headers:replace(PIN_HEADER, version)
-      headers:replace(CLUSTER_HEADER, "m-" .. model .. "-" .. version .. "-" .. protocol)
+      headers:replace(CLUSTER_HEADER, CLUSTER_FORMAT:format(model, version, protocol))
     end
   end
 end
@@ -127,11 +124,11 @@ local function check_call(handle, headers)
 end
 
 local function ask_grpc(handle, method)
-  if method == "ModelStreamInfer" then
+  if method == STREAM_METHOD then
     ask(handle, handle:headers():get(MODEL_HINT) or "", nil, "grpc")
     return true
   end
-  if not NAMES_MODEL[method] then
+  if MODEL_METHODS[method] == nil then
     return true
   end
   local body = handle:body()

@@ -1,0 +1,1 @@
+"""The gate: nothing is published that a real Envoy refuses."""

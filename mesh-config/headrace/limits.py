@@ -115,8 +115,10 @@ CLOSE_SPREAD_S: Final = 2.0
 """On shutdown, streams are ended one by one over at most so long."""
 GATE_WORKERS: Final = 2
 """Envoys that check configurations at once."""
-GATE_CHECK_S: Final = 60.0
+GATE_CHECK_S: Final = 20.0
 """Time one check may take; then there is no verdict, and nothing is published."""
+GATE_RETRY_S: Final = 2.0
+"""A configuration without a verdict is checked again after so long."""
 GATE_CHUNK: Final = 2_500
 """Changed resources that one check takes; more are checked in several."""
 GATE_RUNS: Final = 64

@@ -26,7 +26,7 @@ from headrace_xds.translate import resources, translate
 from headrace_xds.translate.fragments import FragmentCache
 from headrace_xds.translate.resources import Resource, resource
 from tests.fakes import stubborn_envoy
-from tests.fakes.control_world import MESH, MODEL, ROUTE
+from tests.fakes.control_world import MESH, MODEL, ROUTE, ControlWorld, until
 from tests.fakes.mesh_ir import gateway_of, mesh, route, served
 
 pytestmark = pytest.mark.e2e
@@ -183,10 +183,22 @@ async def test_an_envoy_that_dies_is_a_refusal_and_one_that_hangs_is_no_verdict(
     text = await EnvoyCheck(stubborn_envoy.dies(tmp_path)).refusal(b"")
     assert text is not None
     assert "signal 11" in text
+    check = EnvoyCheck(stubborn_envoy.dies_once(tmp_path))
+    assert await check.refusal(b"") is None, "a signal may come from outside"
+    assert check.runs == 2
     with pytest.raises(NoVerdict, match=r"no verdict within 0\.2 s"):
         await EnvoyCheck(stubborn_envoy.hangs(tmp_path), patience_s=0.2).refusal(b"")
     with pytest.raises(NoVerdict, match="cannot be run"):
         await EnvoyCheck(tmp_path / "envoy-is-not-here").refusal(b"")
+
+
+async def test_the_gate_never_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # gRPC's handlers would run in the child, and kill it at times before it becomes Envoy.
+    def fork(*_: object) -> None:
+        raise AssertionError("forked")
+
+    monkeypatch.setattr("subprocess._fork_exec", fork)
+    assert await EnvoyCheck(stubborn_envoy.counts(tmp_path)).refusal(b"") is None
 
 
 async def test_so_many_envoys_run_at_once_and_no_more(tmp_path: Path) -> None:
@@ -290,3 +302,29 @@ async def test_the_tables_checked_come_with_their_clusters_and_no_others(tmp_pat
     assert await gate.judge(value, {"eu": changed}) == ()
     assert await gate.judge(value, {"eu": made}) != ()
     assert names.route_table("m7") in made[resources.ROUTES]
+
+
+async def test_without_a_verdict_the_gate_is_asked_again_until_it_gives_one(
+    tmp_path: Path,
+) -> None:
+    async with ControlWorld(tmp_path) as world:
+        world.gate = tmp_path / "envoy"
+        world.gate.symlink_to(envoy())
+        await world.up("n1")
+        world.gate.unlink()
+        world.route_to(2)
+
+        async def undecided() -> bool:
+            (reason,) = (await world.admin("/v1/problems"))["unreadable"] or [""]
+            return "cannot be run" in reason
+
+        await until(undecided)
+        assert await world.infer() == "1"
+        world.gate.symlink_to(envoy())
+
+        async def on_version_2() -> bool:
+            return await world.infer() == "2"
+
+        await until(on_version_2)
+        assert (await world.admin("/v1/generation"))["accepted"]
+        assert 0 < limits.GATE_RETRY_S < limits.GATE_CHECK_S

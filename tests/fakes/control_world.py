@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -17,9 +16,11 @@ from headrace.names import cluster
 from headrace_xds.binaries import envoy
 from headrace_xds.translate.bootstrap import bootstrap
 from tests.fakes.control_process import Launch, Server, start
+from tests.fakes.free_ports import free_ports
 from tests.fakes.gpu_node import FakeGpuNode
 
 DEADLINE_S = 30.0
+LOG_SHOWN = 20_000  # characters of each log, the last ones
 KEY = "demo"
 
 MESH = """\
@@ -87,14 +88,16 @@ class ControlWorld:
         self.state = folder / "state"
         self.secrets: Path | None = None
         """Folder of secrets; none unless a test names one before the start."""
+        self.gate: Path | None = None
+        """Envoy of the gate; the ordinary one unless a test names another before the start."""
         self.nodes: dict[str, FakeGpuNode] = {}
         self.failures: list[str] = []
         self.answered = 0
         self.server: Server | None = None
         self._folder = folder
         self._stack = AsyncExitStack()
-        self._xds_port, self.admin_port, self._envoy_admin, self.gateway_port = _free_ports(4)
-        self._orca_port = _free_ports(1, "127.0.3.1")[0]
+        self._xds_port, self.admin_port, self._envoy_admin, self.gateway_port = free_ports(4)
+        self._orca_port = free_ports(1, "127.0.3.1")[0]
         self._return_grace_s = return_grace_s
         self._ports_file = folder / "ports.json"
 
@@ -113,6 +116,9 @@ class ControlWorld:
 
     async def __aexit__(self, *failure: Any) -> None:
         await self._stack.__aexit__(*failure)
+        # Shown by the test runner where a test fails, which is when somebody wants them.
+        for path in self._folder.glob("*.log"):
+            print(f"--- {path.name}", path.read_text()[-LOG_SHOWN:], sep="\n")
 
     # --- processes ------------------------------------------------------------------------------
 
@@ -167,6 +173,8 @@ class ControlWorld:
         arguments += ["--admin-address", f"127.0.0.1:{self.admin_port}"]
         if self.secrets is not None:
             arguments += ["--secrets", str(self.secrets)]
+        if self.gate is not None:
+            arguments += ["--envoy", str(self.gate)]
         if self._return_grace_s is not None:
             arguments += ["--return-grace", str(self._return_grace_s)]
         self.server = await self._launch(arguments, self._folder / "control.log")
@@ -387,14 +395,3 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within_s: float = D
                 break
             await asyncio.sleep(0.02)
     return time.monotonic() - started_s
-
-
-def _free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for item in sockets:
-            item.bind((address, 0))
-        return [item.getsockname()[1] for item in sockets]
-    finally:
-        for item in sockets:
-            item.close()

@@ -26,6 +26,12 @@ def dies(folder: Path) -> Path:
     return _script(folder / "envoy-dies", "kill -SEGV $$\n")
 
 
+def dies_once(folder: Path) -> Path:
+    """Ends by a signal the first time, then takes everything."""
+    body = f"[ -e '{folder}/died' ] || {{ touch '{folder}/died'; kill -SEGV $$; }}\n"
+    return _script(folder / "envoy-dies-once", body)
+
+
 def chatters(folder: Path, length: int) -> Path:
     """Refuses with a text of a length."""
     text = "[1][1][critical][main] [f.cc:1] " + "x" * length

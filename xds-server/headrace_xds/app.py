@@ -110,6 +110,7 @@ class ControlServer:
                 tasks.create_task(self._steer(), name="steer"),
                 tasks.create_task(self._follow_files(), name="files"),
                 tasks.create_task(self._follow_secrets(), name="secrets"),
+                tasks.create_task(self._ask_again(), name="gate"),
                 tasks.create_task(self.reports.run(), name="load reports"),
             ]
             self._write_ports({"xds": streams.port, "admin": admin_port})
@@ -142,6 +143,17 @@ class ControlServer:
         async for folder in changes(self._options.config, lambda: configuration.folder):
             await configuration.reload(folder, instead_of=configuration.folder)
             self._membership_changed()
+
+    async def _ask_again(self) -> None:
+        """Bring what the gate gave no verdict on before it again, as long as nobody edits it."""
+        configuration = self.configuration
+        while True:
+            await configuration.undecided.wait()
+            await asyncio.sleep(limits.GATE_RETRY_S)
+            folder = configuration.folder
+            if configuration.undecided.is_set():
+                await configuration.reload(folder, instead_of=folder)
+                self._membership_changed()
 
     async def _follow_secrets(self) -> None:
         """New content goes out at once; the configuration is judged anew where that may differ."""

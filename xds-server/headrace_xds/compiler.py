@@ -25,6 +25,8 @@ class Checked:
     problems: tuple[Problem, ...]
     compiled: Compiled | None
     failure: str = ""
+    undecided: bool = False
+    """Whether the failure is that the gate gave no verdict, which it may give later."""
     """A defect of this program met on the way; the configuration is refused, traffic goes on."""
 
 

@@ -61,6 +61,8 @@ class Configuration:
         self.last_success_s = 0.0
         """When a configuration last came into effect, on the wall clock."""
         self.folder = Folder({})
+        self.undecided = asyncio.Event()
+        """Set while the gate has given no verdict on what the folder holds."""
         self._path = state_dir / LAST_GOOD_FILE
         self._kept = LastGood()
         self._effect = effect
@@ -150,7 +152,8 @@ class Configuration:
         try:
             problems = await self._gate.judge(compiled.mesh, compiled.resources)
         except NoVerdict as reason:
-            return Checked(checked.objects, checked.problems, None, failure=f"the gate: {reason}")
+            failure = f"the gate: {reason}"
+            return Checked(checked.objects, checked.problems, None, failure, undecided=True)
         if not problems:
             return checked
         return Checked(checked.objects, (*checked.problems, *problems), None)
@@ -178,6 +181,10 @@ class Configuration:
         self.problems = checked.problems
         self.unreadable = (*folder.unreadable, *filter(None, (checked.failure,)))
         self.accepted = checked.compiled is not None and not self.unreadable
+        if checked.undecided:
+            self.undecided.set()
+        else:
+            self.undecided.clear()
         if checked.compiled is None or self.unreadable:
             self.rejections += 1
             _complain(self.unreadable, checked.problems, serving=self.generation)

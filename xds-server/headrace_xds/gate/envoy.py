@@ -32,14 +32,23 @@ class EnvoyCheck:
             self.runs += 1
             with tempfile.NamedTemporaryFile(prefix="headrace-gate-", suffix=".pb") as file:
                 await asyncio.to_thread(_write, Path(file.name), bootstrap)
-                return await self._run(file.name)
+                status, errors = await self._run(file.name)
+                if status < 0:
+                    # A signal may come from outside; a configuration that kills, kills again.
+                    self.runs += 1
+                    status, errors = await self._run(file.name)
+        return _reading(status, errors)
 
-    async def _run(self, path: str) -> str | None:
+    async def _run(self, path: str) -> tuple[int, str]:
+        """Exit status of one Envoy, negative for a signal, and what it wrote."""
         arguments = ("--mode", "validate", "-c", path, "--log-level", "critical")
         try:
             process = await asyncio.create_subprocess_exec(
                 self._binary,
                 *arguments,
+                # Without this a fork runs gRPC's handlers in the child, which may die of them.
+                # Spawned instead, it inherits nothing all the same: Python's files are not.
+                close_fds=False,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
@@ -55,7 +64,7 @@ class EnvoyCheck:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return _reading(process.returncode or 0, errors.decode(errors="replace"))
+        return process.returncode or 0, errors.decode(errors="replace")
 
 
 def _reading(status: int, errors: str) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from headrace_xds.source.files import POLL_S, SETTLE_S
+from headrace_xds.source.polling import POLL_S, SETTLE_S
 from tests.fakes.control_world import MODEL, ROUTE, ControlWorld, until
 from tests.fakes.gpu_node import Load
 

@@ -14,9 +14,9 @@ import aiohttp
 from headrace import ir
 from headrace.names import cluster
 from headrace_xds.binaries import envoy
+from headrace_xds.local.ports import free_ports
 from headrace_xds.translate.bootstrap import bootstrap
 from tests.fakes.control_process import Launch, Server, start
-from tests.fakes.free_ports import free_ports
 from tests.fakes.gpu_node import FakeGpuNode
 
 DEADLINE_S = 30.0
@@ -96,8 +96,10 @@ class ControlWorld:
         self.server: Server | None = None
         self._folder = folder
         self._stack = AsyncExitStack()
-        self._xds_port, self.admin_port, self._envoy_admin, self.gateway_port = free_ports(4)
-        self._orca_port = free_ports(1, "127.0.3.1")[0]
+        self._xds_port, self.admin_port, self._envoy_admin, self.gateway_port = free_ports(
+            4, addresses=("127.0.0.1",)
+        )
+        self._orca_port = free_ports(1, addresses=("127.0.3.1",))[0]
         self._return_grace_s = return_grace_s
         self._ports_file = folder / "ports.json"
 

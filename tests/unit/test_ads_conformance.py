@@ -7,39 +7,10 @@ and changes; answers and returns are next door. Each runs in every way a client 
 import pytest
 
 from headrace_xds.messages import Variant
-from headrace_xds.translate.resources import (
-    CLUSTER,
-    ENDPOINTS,
-    LISTENER,
-    ROUTES,
-    SCOPES,
-    SECRET,
-)
-from tests.fakes.ads_peer import WAYS, WILDCARD, PromptPeer, Way, bodies, some
-from tests.fakes.ads_recorder import RecordedHub
+from tests.fakes.ads_peer import WILDCARD, PromptPeer, bodies, some
+from tests.fakes.ads_scenarios import every_type, types_that_name, types_that_open_empty
 
-EVERY = (CLUSTER, LISTENER, ROUTES, ENDPOINTS, SECRET)
-OPEN_EMPTY = (CLUSTER, LISTENER, SCOPES)
-"""Types whose clients ask for everything by naming nothing."""
-
-
-def short(type_url: str) -> str:
-    return type_url.rpartition(".")[2]
-
-
-every_type = pytest.mark.parametrize("type_url", EVERY, ids=short)
-types_that_open_empty = pytest.mark.parametrize("type_url", OPEN_EMPTY, ids=short)
-types_that_name = pytest.mark.parametrize("type_url", [ROUTES, ENDPOINTS, SECRET], ids=short)
 all_ways = pytest.mark.parametrize("how", [(), (WILDCARD,)], ids=["by-no-name", "by-star"])
-
-
-@pytest.fixture(params=WAYS, ids=str)
-def peer(request: pytest.FixtureRequest) -> PromptPeer:
-    way: Way = request.param
-    world = RecordedHub()
-    # Something else is served from the start, so that no stream is turned away.
-    world.publish("other", ENDPOINTS)
-    return PromptPeer(world, way)
 
 
 @all_ways

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import limits
-from headrace_xds.source import files
+from headrace_xds.source import polling
 from headrace_xds.source.files import Folder, changes, read_folder, write_file
 
 
@@ -67,7 +67,7 @@ async def test_many_rapid_edits_are_few_readings_and_the_last_one_counts(tmp_pat
         while (await next_of(seen)).files != {"a.yaml": "200"}:
             readings += 1
         took_s = time.monotonic() - started_s
-        assert readings <= 1 + took_s / (files.SETTLE_S + files.POLL_S)
+        assert readings <= 1 + took_s / (polling.SETTLE_S + polling.POLL_S)
         assert seen.empty()
 
 
@@ -114,7 +114,7 @@ async def test_a_folder_that_never_rests_is_read_anyway(tmp_path: Path) -> None:
             while True:
                 number += 1
                 (tmp_path / "a.yaml").write_text(str(number))
-                await asyncio.sleep(files.SETTLE_S / 5)
+                await asyncio.sleep(polling.SETTLE_S / 5)
 
         scribbling = tasks.create_task(scribble())
         await next_of(seen)

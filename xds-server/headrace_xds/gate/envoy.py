@@ -31,7 +31,7 @@ class EnvoyCheck:
         async with self._workers:
             self.runs += 1
             with tempfile.NamedTemporaryFile(prefix="headrace-gate-", suffix=".pb") as file:
-                await asyncio.to_thread(_write, Path(file.name), bootstrap)
+                await asyncio.to_thread(Path(file.name).write_bytes, bootstrap)
                 status, errors = await self._run(file.name)
                 if status < 0:
                     # A signal may come from outside; a configuration that kills, kills again.
@@ -74,7 +74,3 @@ def _reading(status: int, errors: str) -> str | None:
     if status < 0:
         return f"Envoy dies of signal {-status} reading it; {said}".rstrip("; ")
     return said[: limits.GATE_TEXT_LENGTH] or f"Envoy ends with status {status} and says nothing"
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.write_bytes(data)

@@ -1,27 +1,19 @@
 """A folder of YAML files as a source of configuration.
 
 The folder is read whole and compared by content, so renames, touched files and the symlink swap of
-a mounted ConfigMap cause nothing by themselves. A change is handed over only once two readings a
-moment apart agree: a file that is still being written is not read as an error.
+a mounted ConfigMap cause nothing by themselves.
 """
 
-import asyncio
-import hashlib
-import itertools
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from headrace import limits
+from headrace_xds.source.polling import follow
 
-SETTLE_S: Final = 0.05
-"""Two readings so far apart must agree."""
-SETTLE_LIMIT_S: Final = 0.5
-"""A folder that never rests is taken as it is after so long."""
-POLL_S: Final = 0.1
-"""How often the folder is looked at. Polling works on every file system, notification does not."""
 READ_EVERY: Final = 20
 """Looks after which files are read though nothing seems to have changed: times are coarse."""
 EXTENSIONS: Final = frozenset({".yaml", ".yml"})
@@ -33,17 +25,6 @@ class Folder:
 
     files: Mapping[str, str]
     unreadable: tuple[str, ...] = ()
-
-    @property
-    def fingerprint(self) -> str:
-        """Content hash of everything that was read."""
-        digest = hashlib.blake2b(digest_size=8)
-        for name, text in sorted(self.files.items()):
-            digest.update(f"{name}\0{len(text)}\0".encode())
-            digest.update(text.encode())
-        for reason in self.unreadable:
-            digest.update(b"\1" + reason.encode())
-        return digest.hexdigest()
 
 
 def read_folder(path: Path) -> Folder:
@@ -77,33 +58,15 @@ def _read_text(path: Path) -> str:
     return data.decode()
 
 
-async def changes(path: Path, known: Callable[[], Folder]) -> AsyncGenerator[Folder, None]:
+def changes(path: Path, known: Callable[[], Folder]) -> AsyncGenerator[Folder, None]:
     """Readings of the folder that differ from what is known then; runs until cancelled.
 
     What is known may change by other ways than these readings: a folder that goes back to what it
     was before such a change has changed, too.
     """
-    seen: object = None
-    for look in itertools.count():
-        marks = await asyncio.to_thread(_marks, path)
-        if marks != seen or look % READ_EVERY == 0:
-            seen = marks
-            folder = await settled(path)
-            if folder.fingerprint != known().fingerprint:
-                yield folder
-        await asyncio.sleep(POLL_S)
-
-
-async def settled(path: Path) -> Folder:
-    """Read the folder until two readings SETTLE_S apart agree, or SETTLE_LIMIT_S have passed."""
-    before = await asyncio.to_thread(read_folder, path)
-    for _ in range(int(SETTLE_LIMIT_S / SETTLE_S)):
-        await asyncio.sleep(SETTLE_S)
-        after = await asyncio.to_thread(read_folder, path)
-        if after.fingerprint == before.fingerprint:
-            break
-        before = after
-    return before
+    return follow(
+        partial(read_folder, path), marks=partial(_marks, path), known=known, read_every=READ_EVERY
+    )
 
 
 def _marks(path: Path) -> object:

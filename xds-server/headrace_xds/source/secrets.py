@@ -5,16 +5,16 @@ and judged by exactly the bytes that were read: a certificate without its own ke
 over. What is read is kept in memory and shown nowhere.
 """
 
-import asyncio
 import os
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from headrace import limits
-from headrace_xds.source.files import POLL_S, SETTLE_LIMIT_S, SETTLE_S
+from headrace_xds.source.polling import follow
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -56,31 +56,9 @@ def read_secrets(path: Path) -> Reading:
     return Reading(usable, troubles)
 
 
-async def readings(path: Path, known: Callable[[], Reading]) -> AsyncGenerator[Reading, None]:
-    """Readings that differ from what is known then; runs until cancelled.
-
-    A secret that is being written is not read as broken: two readings a moment apart must agree.
-    """
-    seen: object = None
-    while True:
-        marks = await asyncio.to_thread(_marks, path)
-        if marks != seen:
-            seen = marks
-            reading = await _settled(path)
-            if reading != known():
-                yield reading
-        await asyncio.sleep(POLL_S)
-
-
-async def _settled(path: Path) -> Reading:
-    before = await asyncio.to_thread(read_secrets, path)
-    for _ in range(int(SETTLE_LIMIT_S / SETTLE_S)):
-        await asyncio.sleep(SETTLE_S)
-        after = await asyncio.to_thread(read_secrets, path)
-        if after == before:
-            break
-        before = after
-    return before
+def readings(path: Path, known: Callable[[], Reading]) -> AsyncGenerator[Reading, None]:
+    """Readings that differ from what is known then; runs until cancelled."""
+    return follow(partial(read_secrets, path), marks=partial(_marks, path), known=known)
 
 
 def _folders(path: Path) -> list[Path]:

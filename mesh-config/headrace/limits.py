@@ -101,6 +101,12 @@ TYPES_PER_STREAM: Final = 32
 """Resource types one stream may ask for."""
 NACKS_PER_STREAM: Final = 10_000
 """Refused versions one stream remembers for each type, so that none is sent twice."""
+QUARANTINED: Final = 1_000
+"""Refused versions that are held back; with more, the oldest is forgotten."""
+BUILDS: Final = 8
+"""Builds of one gateway's proxies that are told apart; the others are one more."""
+CANARY_S: Final = 10.0
+"""After which a canary proxy that has not taken a configuration is complained of."""
 RESPONSE_RESOURCE_BYTES: Final = 2 * 2**20
 """Resources put into one discovery response before it is split."""
 ADS_MESSAGE_BYTES: Final = 32 * 2**20

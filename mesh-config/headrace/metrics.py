@@ -253,7 +253,12 @@ XDS_NACKS: Final = Metric(
 XDS_QUARANTINED: Final = Metric(
     name="headrace_xds_quarantined",
     kind="gauge",
-    help="Resources that a connected proxy refuses at the version that is published",
+    help="Versions that a proxy refused and that are held back from its build",
+)
+XDS_CANARY_WAITING: Final = Metric(
+    name="headrace_xds_canary_waiting",
+    kind="gauge",
+    help="1 while gateways wait for the canary proxy to take a configuration",
 )
 XDS_WEIGHT_PUSHES: Final = Metric(
     name="headrace_xds_weight_pushes_total",

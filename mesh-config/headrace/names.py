@@ -107,3 +107,15 @@ def gpu_node_id(node: str) -> str:
 def gateway_node_id(gateway: str) -> str:
     """xDS node id of a gateway's Envoy."""
     return f"gateway/{gateway}"
+
+
+def is_gateway(node_id: str) -> bool:
+    """Whether an xDS node id, or a publication group, is a gateway's."""
+    return node_id.startswith(gateway_node_id(""))
+
+
+def publication_group(node_id: str) -> str:
+    """What is published to a node: replicas ``gateway/<name>/<replica>`` are served alike."""
+    if not is_gateway(node_id):
+        return node_id
+    return gateway_node_id(node_id.removeprefix(gateway_node_id("")).partition("/")[0])

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
 
-from headrace_xds.hub import Hub
+from headrace_xds.hub import Hub, Observer
 from headrace_xds.messages import NodeInfo, Response
 from headrace_xds.translate.resources import Resource
 from headrace_xds.wire import Encoder
@@ -76,10 +76,14 @@ class RecordingEncoder(Encoder):
 class RecordedHub:
     """A hub with its recorders, and publishing by list."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        group_of: Callable[[NodeInfo], str] = lambda node: node.id,
+        observer: Observer | None = None,
+    ) -> None:
         self.seen = Recorder()
         self.sent = RecordingEncoder()
-        self.hub = Hub(observer=self.seen, group_of=lambda node: node.id, now=time.monotonic)
+        self.hub = Hub(observer=observer or self.seen, group_of=group_of, now=time.monotonic)
         self.hub.encoder = self.sent
 
     def publish(self, group: str, type_url: str, *resources: Resource) -> None:

@@ -68,6 +68,25 @@ def test_r3_a_refused_version_is_not_sent_again_even_when_it_comes_back(
     assert talk.publish(ENDPOINTS, A2) == []
 
 
+def test_r3_every_refused_version_of_a_name_is_remembered(talk: Conversation) -> None:
+    talk.ask(ENDPOINTS, "a")
+    talk.nack(talk.publish(ENDPOINTS, A1)[0])
+    talk.nack(talk.publish(ENDPOINTS, A2)[0])
+    assert talk.publish(ENDPOINTS, A1) == []
+
+
+def test_r3_of_assignments_the_last_refusal_counts_as_membership_says_when_to_ask_again(
+    talk: Conversation,
+) -> None:
+    first, second = (plain(ASSIGNMENT, "m@1", body) for body in (b"1", b"2"))
+    talk.ask(ASSIGNMENT, "*")
+    talk.nack(talk.publish(ASSIGNMENT, first)[0])
+    talk.nack(talk.publish(ASSIGNMENT, second)[0])
+    assert talk.take() == []
+    (again,) = talk.publish(ASSIGNMENT, first)
+    assert again.resources == (first,)
+
+
 def test_r3_who_asks_again_for_what_it_refused_gets_the_version_before(
     talk: Conversation,
 ) -> None:

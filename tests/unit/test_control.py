@@ -1,11 +1,9 @@
 """What the control server tells gateways and sidecars, decision by decision."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
-from envoy.config.endpoint.v3.endpoint_pb2 import ClusterLoadAssignment
 from google.protobuf.json_format import MessageToDict
 from xds.type.v3.typed_struct_pb2 import TypedStruct
 
@@ -15,47 +13,13 @@ from headrace.policy.record import NodeInfo, Record
 from headrace.signals import NodeLoad, VersionLoad
 from headrace_xds.control import Compiled, Control
 from headrace_xds.fleet import Fleet
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, SECRET, Resource, resource
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, resource
 from tests.fakes import mesh_ir
+from tests.fakes.published import Published
 
 VISION = "vision@1"
 CLUSTER_NAME = names.cluster("vision", 1, "http")
 ASSIGNMENTS = names.ASSIGNMENT_TYPE_URL
-
-
-class Published:
-    """The last publication of each group and type."""
-
-    def __init__(self) -> None:
-        self.resources: dict[tuple[str, str], Mapping[str, Resource]] = {}
-        self.withheld: dict[str, frozenset[str]] = {}
-        self.count = 0
-
-    def publish(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
-        self.resources[group, type_url] = dict(resources)
-        self.count += 1
-
-    def withhold(self, group: str, type_url: str, names: frozenset[str]) -> None:
-        assert type_url in (ENDPOINTS, SECRET)
-        if type_url == ENDPOINTS:
-            self.withheld[group] = names
-
-    def drop_group(self, group: str) -> None:
-        for key in [key for key in self.resources if key[0] == group]:
-            del self.resources[key]
-
-    def endpoints(self, gateway: str, cluster: str = CLUSTER_NAME) -> dict[str, Any]:
-        found = self.resources[f"gateway/{gateway}", ENDPOINTS][cluster]
-        message = ClusterLoadAssignment.FromString(found.body)
-        return {
-            endpoint.endpoint.hostname: (
-                locality.priority,
-                endpoint.load_balancing_weight.value,
-                endpoint.health_status,
-            )
-            for locality in message.endpoints
-            for endpoint in locality.lb_endpoints
-        }
 
 
 def pool(name: str, region: str, *static: ir.GpuNode) -> ir.Pool:
@@ -92,7 +56,9 @@ class World:
         self.published = Published()
         self.membership = Membership(record or Record(), now_s=0)
         self.fleet = Fleet()
-        self.control = Control(hub=self.published, membership=self.membership, fleet=self.fleet)
+        self.control = Control(
+            publications=self.published, membership=self.membership, fleet=self.fleet
+        )
 
     def configure(self, *versions: ir.ServedVersion, now_s: float = 0, **mesh: Any) -> None:
         self.control.configure(compiled(a_mesh(*versions, **mesh)), now_s=now_s)
@@ -377,3 +343,16 @@ def test_an_edit_of_a_version_is_offered_as_a_new_resource(change: str) -> None:
     world.configure(vision(assignment=edited), now_s=5)
     assert offered(world, "n1") == {VISION: edited}
     assert world.published.endpoints("eu").keys() == {"n1"}
+
+
+def test_a_version_is_kept_while_a_proxy_is_served_routes_to_it_however_long() -> None:
+    world = World()
+    world.configure(vision(1), vision(2))
+    world.join("n1", "vision@1", "vision@2")
+    world.published.in_use = frozenset({names.cluster("vision", 1, "http")})
+    world.configure(vision(2), now_s=10)
+    world.turn(10 + 2 * limits.RETIRE_S)
+    assert world.control.retiring == {"vision@1"}
+    world.published.in_use = frozenset()
+    world.turn(11 + 2 * limits.RETIRE_S)
+    assert world.control.retiring == frozenset()

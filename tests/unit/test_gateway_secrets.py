@@ -7,6 +7,7 @@ from headrace_xds.control import Compiled, Control, Resources
 from headrace_xds.fleet import Fleet
 from headrace_xds.hub import Connection
 from headrace_xds.messages import NodeInfo, Request, Response
+from headrace_xds.publish.publisher import Publisher
 from headrace_xds.source.secrets import Material, Reading
 from headrace_xds.translate import tls
 from headrace_xds.translate.resources import SECRET
@@ -24,9 +25,12 @@ class World:
     """A control server whose gateways ask for secrets."""
 
     def __init__(self, *gateways: ir.Gateway) -> None:
-        self.recorded = RecordedHub()
+        fleet = Fleet()
+        publisher = Publisher(fleet, now=lambda: 1.0, wall_s=lambda: 1.0)
+        self.recorded = RecordedHub(publisher.channel_of)
+        publisher.attach(self.recorded.hub)
         self.control = Control(
-            hub=self.recorded.hub, membership=Membership(Record(), now_s=0), fleet=Fleet()
+            publications=publisher, membership=Membership(Record(), now_s=0), fleet=fleet
         )
         self.regions = tuple(ir.Region(g.region, ("a",), (g,), ()) for g in gateways)
 

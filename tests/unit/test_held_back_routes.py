@@ -9,9 +9,9 @@ from headrace.policy.record import Record
 from headrace_xds.control import Control
 from headrace_xds.counters import Counters
 from headrace_xds.fleet import Fleet
-from headrace_xds.hub import Hub
 from headrace_xds.messages import NodeInfo
-from headrace_xds.observer import NAMES_SHOWN, StreamObserver, group_of
+from headrace_xds.observer import NAMES_SHOWN, StreamObserver
+from headrace_xds.publish.publisher import Publisher
 from headrace_xds.views import proxy_views
 
 NODE = NodeInfo("gateway/eu")
@@ -22,11 +22,11 @@ class World:
 
     def __init__(self) -> None:
         membership, fleet = Membership(Record(), now_s=0), Fleet()
+        publisher = Publisher(fleet, now=lambda: 1.0, wall_s=lambda: 1.0)
         self.observer = StreamObserver(
-            membership, fleet, now=lambda: 1.0, changed=lambda: None, counters=Counters()
+            membership, fleet, publisher, now=lambda: 1.0, changed=lambda: None, counters=Counters()
         )
-        hub = Hub(observer=self.observer, group_of=group_of, now=lambda: 1.0)
-        self.control = Control(hub=hub, membership=membership, fleet=fleet)
+        self.control = Control(publications=publisher, membership=membership, fleet=fleet)
         self.observer.connected(1, NODE)
 
     def held_back(self) -> object:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headrace import limits
+from headrace import limits, names
 from headrace_xds.app import Options, run
 from headrace_xds.binaries import BinaryMissingError, envoy
 
@@ -58,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-gate", action="store_true", help="publish without asking an Envoy about it first"
     )
+    parser.add_argument(
+        "--canary",
+        default="",
+        metavar="NODE",
+        help="node id of a gateway, such as gateway/eu, that takes a configuration before others",
+    )
     return parser
 
 
@@ -73,6 +79,8 @@ def parse(arguments: Sequence[str]) -> Options:
             gate = parsed.envoy or envoy()
         except BinaryMissingError as error:
             parser.error(f"{error}; or go without its check: --no-gate")
+    if parsed.canary and not names.is_gateway(parsed.canary):
+        parser.error(f"--canary {parsed.canary}: not a gateway; node ids are gateway/<name>")
     if parsed.secrets is not None and not parsed.secrets.is_dir():
         parser.error(f"--secrets {parsed.secrets}: no such folder")
     return Options(
@@ -84,6 +92,7 @@ def parse(arguments: Sequence[str]) -> Options:
         ports_file=parsed.ports_file,
         return_grace_s=parsed.return_grace,
         envoy=gate,
+        canary=parsed.canary,
     )
 
 

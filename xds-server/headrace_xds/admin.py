@@ -6,8 +6,6 @@ page which a person happens to visit cannot reach it through their browser.
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -16,33 +14,14 @@ from aiohttp import web
 from headrace import limits
 from headrace.config.edit import NotFoundError
 from headrace.config.schema import KINDS
-from headrace_xds import views
+from headrace_xds import admin_quarantine, views
+from headrace_xds.admin_parts import PARTS, Parts, flag, problem
 from headrace_xds.compiler import Checked
-from headrace_xds.configuration import Configuration, Unwritable
-from headrace_xds.control import Control
-from headrace_xds.observer import StreamObserver
-from headrace_xds.status import Statuses
+from headrace_xds.configuration import Unwritable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the admin API shows and changes."""
-
-    configuration: Configuration
-    control: Control
-    observer: StreamObserver
-    statuses: Statuses
-    now: Callable[[], float]
-    is_ready: Callable[[], str | None]
-    """Why the server is not ready, None when it is."""
-    render_metrics: Callable[[], tuple[bytes, str]]
-
-
-PARTS: Final = web.AppKey("parts", Parts)
 
 
 def admin_app(parts: Parts, *, hosts: frozenset[str] = frozenset()) -> web.Application:
@@ -67,21 +46,10 @@ def admin_app(parts: Parts, *, hosts: frozenset[str] = frozenset()) -> web.Appli
             web.get("/v1/proxies", _proxies),
             web.get("/v1/nodes", _nodes),
             web.get("/v1/endpoints", _endpoints),
+            *admin_quarantine.ROUTES,
         ]
     )
     return app
-
-
-def problem(status: int, detail: str, **members: object) -> web.Response:
-    """An error as problem details."""
-    body = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        **members,
-    }
-    return web.json_response(body, status=status, content_type="application/problem+json")
 
 
 def _only_from(hosts: frozenset[str]) -> Any:
@@ -147,6 +115,7 @@ async def _generation(request: web.Request) -> web.Response:
             "accepted": parts.configuration.accepted,
             "inEffect": bool(proxies) and current == len(proxies),
             "proxies": {"connected": len(proxies), "inEffect": current},
+            "canary": views.canary_view(parts.publisher, now_s=parts.now()),
         }
     )
 
@@ -166,7 +135,7 @@ async def _problems(request: web.Request) -> web.Response:
 async def _objects(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
     kind = _kind(request) if "kind" in request.match_info else None
-    defaults = _flag(request, "defaults")
+    defaults = flag(request, "defaults")
     items = [placed.object for placed in parts.configuration.objects]
     parts.statuses.forget_others(items)
     return web.json_response(
@@ -187,7 +156,7 @@ async def _object(request: web.Request) -> web.Response:
     for placed in parts.configuration.objects:
         item = placed.object
         if (type(item).__name__, item.metadata.name) == (kind, name):
-            defaults = _flag(request, "defaults")
+            defaults = flag(request, "defaults")
             return web.json_response(
                 views.object_view(item, parts.statuses.of(item), defaults=defaults)
             )
@@ -200,7 +169,7 @@ async def _apply(request: web.Request) -> web.Response:
         text = await request.text()
     except (UnicodeDecodeError, LookupError):
         return problem(400, "the body is not UTF-8 text")
-    dry_run = _flag(request, "dryRun")
+    dry_run = flag(request, "dryRun")
     checked, results = await parts.configuration.apply(text, dry_run=dry_run)
     if checked.compiled is None:
         return _refused(checked)
@@ -218,7 +187,7 @@ async def _apply(request: web.Request) -> web.Response:
 async def _delete(request: web.Request) -> web.Response:
     parts = request.app[PARTS]
     kind, name = _kind(request), request.match_info["name"]
-    dry_run = _flag(request, "dryRun")
+    dry_run = flag(request, "dryRun")
     try:
         checked = await parts.configuration.delete(kind, name, dry_run=dry_run)
     except NotFoundError:
@@ -274,10 +243,6 @@ def _kind(request: web.Request) -> str:
         if given in (kind.lower(), plural.lower()):
             return kind
     raise web.HTTPNotFound(reason=f"no kind {given}; kinds are {', '.join(KINDS)}")
-
-
-def _flag(request: web.Request, name: str) -> bool:
-    return request.query.get(name, "").lower() in ("1", "true")
 
 
 def wall_clock() -> str:

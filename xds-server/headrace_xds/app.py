@@ -18,6 +18,7 @@ from aiohttp import web
 from headrace import limits
 from headrace.policy.membership import Membership
 from headrace_xds import admin, envoy_schema, exposition
+from headrace_xds.admin_parts import Parts
 from headrace_xds.configuration import Configuration
 from headrace_xds.control import Control
 from headrace_xds.counters import Counters
@@ -25,8 +26,10 @@ from headrace_xds.fleet import Fleet
 from headrace_xds.gate.gate import Gate
 from headrace_xds.hub import Hub
 from headrace_xds.ledger import Ledger
-from headrace_xds.observer import StreamObserver, group_of
+from headrace_xds.observer import StreamObserver
 from headrace_xds.orca import LoadReports
+from headrace_xds.publish import kept
+from headrace_xds.publish.publisher import Publisher
 from headrace_xds.secrets import SecretStore, load_names, save_names
 from headrace_xds.server import AdsServer, serve
 from headrace_xds.source.files import changes, write_file
@@ -35,6 +38,7 @@ from headrace_xds.status import Statuses
 
 LEDGER_FILE: Final = "ledger.db"
 SECRETS_FILE: Final = "secret-names.json"
+QUARANTINE_FILE: Final = "quarantine.json"
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +57,8 @@ class Options:
     forget_node_s: float = limits.FORGET_NODE_S
     envoy: Path | None = None
     """Envoy that is asked about everything before it is published; None: nobody is asked."""
+    canary: str = ""
+    """Node id of the gateway that is served first; empty: all are at once."""
 
 
 class ControlServer:
@@ -71,13 +77,31 @@ class ControlServer:
             forget_node_s=options.forget_node_s,
         )
         fleet = Fleet()
-        self._observer = StreamObserver(
-            membership, fleet, now=now, changed=self._membership_changed, counters=self.counters
+        self._unkept = asyncio.Event()
+        self.publisher = Publisher(
+            fleet,
+            kept=kept.load(options.state_dir / QUARANTINE_FILE),
+            canary=options.canary,
+            now=now,
+            wall_s=time.time,
+            keep=self._unkept.set,
         )
-        self._hub = Hub(observer=self._observer, group_of=group_of, now=now)
+        self._observer = StreamObserver(
+            membership,
+            fleet,
+            self.publisher,
+            now=now,
+            changed=self._membership_changed,
+            counters=self.counters,
+        )
+        self._hub = Hub(observer=self._observer, group_of=self.publisher.channel_of, now=now)
+        self.publisher.attach(self._hub)
         self.secrets = SecretStore(load_names(options.state_dir / SECRETS_FILE))
         self.control = Control(
-            hub=self._hub, membership=membership, fleet=fleet, secrets=self.secrets
+            publications=self.publisher,
+            membership=membership,
+            fleet=fleet,
+            secrets=self.secrets,
         )
         self.reports = LoadReports(self.control.observe, now=now)
         gate = None
@@ -111,6 +135,7 @@ class ControlServer:
                 tasks.create_task(self._follow_files(), name="files"),
                 tasks.create_task(self._follow_secrets(), name="secrets"),
                 tasks.create_task(self._ask_again(), name="gate"),
+                tasks.create_task(self._keep_quarantine(), name="quarantine"),
                 tasks.create_task(self.reports.run(), name="load reports"),
             ]
             self._write_ports({"xds": streams.port, "admin": admin_port})
@@ -155,6 +180,17 @@ class ControlServer:
                 await configuration.reload(folder, instead_of=folder)
                 self._membership_changed()
 
+    async def _keep_quarantine(self) -> None:
+        while True:
+            await self._unkept.wait()
+            self._unkept.clear()
+            try:
+                path = self._options.state_dir / QUARANTINE_FILE
+                await asyncio.to_thread(kept.save, path, self.publisher.kept())
+            except OSError as error:
+                # Until the next restart nothing is lost.
+                log.error("the quarantine cannot be kept: %s", error)
+
     async def _follow_secrets(self) -> None:
         """New content goes out at once; the configuration is judged anew where that may differ."""
         if self._options.secrets is None:
@@ -190,19 +226,25 @@ class ControlServer:
     async def _serving_admin(self) -> AsyncIterator[int]:
         host, _, port = self._options.admin_address.rpartition(":")
         host = host.strip("[]")
-        parts = admin.Parts(
+        parts = Parts(
             configuration=self.configuration,
             control=self.control,
             observer=self._observer,
-            statuses=Statuses(self.configuration, self.control, wall=admin.wall_clock),
+            publisher=self.publisher,
+            statuses=Statuses(
+                self.configuration, self.control, self.publisher, wall=admin.wall_clock
+            ),
             now=time.monotonic,
             is_ready=self._why_not_ready,
             render_metrics=functools.partial(
                 exposition.render,
-                self.control,
-                self.configuration,
-                self.counters,
-                self._hub.encoder.encoded,
+                exposition.Observed(
+                    control=self.control,
+                    publisher=self.publisher,
+                    configuration=self.configuration,
+                    counters=self.counters,
+                    pushes=self._hub.encoder.encoded,
+                ),
                 time.monotonic,
             ),
         )

@@ -27,16 +27,25 @@ Resources = Mapping[str, Mapping[str, Resource]]
 
 
 class Publications(Protocol):
-    """Where resources are published to: the hub of streams."""
+    """Who serves what is published to a group of proxies: ``Publisher``."""
 
     def publish(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
         """Replace everything of a type for a group."""
 
-    def withhold(self, group: str, type_url: str, names: frozenset[str]) -> None:
+    def withhold(self, group: str, type_url: str, withheld: frozenset[str]) -> None:
         """Leave these names unanswered for now."""
 
     def drop_group(self, group: str) -> None:
-        """Forget a group that has no streams."""
+        """Forget a group."""
+
+    def commit(self) -> None:
+        """All of a configuration is published."""
+
+    def advance(self, *, now_s: float) -> None:
+        """Let time pass."""
+
+    def clusters_in_use(self) -> frozenset[str]:
+        """Clusters that are not published any more and that somebody is still served routes to."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Control:
     def __init__(
         self,
         *,
-        hub: Publications,
+        publications: Publications,
         membership: Membership,
         fleet: Fleet,
         secrets: SecretStore | None = None,
@@ -72,7 +81,7 @@ class Control:
         self.sets = EndpointSets()
         self.loads = LoadTable()
         self.compiled: Compiled | None = None
-        self._hub = hub
+        self._publications = publications
         self._retiring: dict[str, _Retiring] = {}
         self._withheld: frozenset[str] = frozenset()
         self._membership_changed = True
@@ -121,6 +130,7 @@ class Control:
                 self._publish(group, type_url, resources)
         gateways = {names.gateway_node_id(gateway.name) for gateway in _gateways(compiled.mesh)}
         self._drop_groups(names.gateway_node_id(""), keep=gateways)
+        self._publications.commit()
 
     def publish_secrets(self) -> None:
         """Give every gateway the secrets that it names, and no other.
@@ -131,7 +141,7 @@ class Control:
             group = names.gateway_node_id(gateway.name)
             made = self.secrets.resources(gateway)
             there = {name: secret for name, secret in made.items() if secret is not None}
-            self._hub.withhold(group, SECRET, frozenset(made.keys() - there.keys()))
+            self._publications.withhold(group, SECRET, frozenset(made.keys() - there.keys()))
             self._publish(group, SECRET, there)
 
     def observe(self, load: NodeLoad) -> None:
@@ -146,6 +156,7 @@ class Control:
         """Let time pass and decide; nothing is published yet. Returns what must be recorded."""
         if self.compiled is None:
             return None
+        self._publications.advance(now_s=now_s)
         if self.membership.advance(now_s=now_s):
             self._membership_changed = True
         self._retire(now_s)
@@ -202,10 +213,12 @@ class Control:
 
     def _retire(self, now_s: float) -> None:
         """Let nodes drop a version once no gateway can send requests for it to them."""
+        in_use = self._publications.clusters_in_use() if self._retiring else frozenset()
         done = [
             name
             for name, retiring in self._retiring.items()
-            if retiring.until_s <= now_s or self._is_in_effect(CLUSTER, _clusters(name))
+            if in_use.isdisjoint(_clusters(name))
+            and (retiring.until_s <= now_s or self._is_in_effect(CLUSTER, _clusters(name)))
         ]
         for name in done:
             del self._retiring[name]
@@ -253,7 +266,7 @@ class Control:
         """Forget what is published to nodes or gateways that are no longer known."""
         for group in self.fleet.groups() - keep:
             if group.startswith(prefix):
-                self._hub.drop_group(group)
+                self._publications.drop_group(group)
                 self.fleet.retract(group)
 
     def _publish_endpoints(self, mesh: ir.Mesh) -> None:
@@ -263,12 +276,12 @@ class Control:
             answered = {n: r for n, r in resources.items() if n not in self._withheld}
             for gateway in region.gateways:
                 group = names.gateway_node_id(gateway.name)
-                self._hub.withhold(group, ENDPOINTS, self._withheld)
-                self._hub.publish(group, ENDPOINTS, resources)
+                self._publications.withhold(group, ENDPOINTS, self._withheld)
+                self._publications.publish(group, ENDPOINTS, resources)
                 self.fleet.published(group, ENDPOINTS, answered)
 
     def _publish(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
-        self._hub.publish(group, type_url, resources)
+        self._publications.publish(group, type_url, resources)
         self.fleet.published(group, type_url, resources)
 
 

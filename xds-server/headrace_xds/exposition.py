@@ -4,6 +4,7 @@ import itertools
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,37 +17,37 @@ from headrace import limits, metrics
 from headrace_xds.configuration import Configuration
 from headrace_xds.control import Control
 from headrace_xds.counters import Counters
+from headrace_xds.publish.publisher import Publisher
 from headrace_xds.views import SHORT_TYPES
 
 Sample = tuple[tuple[str, ...], float]
 
 
-def render(
-    control: Control,
-    configuration: Configuration,
-    counters: Counters,
-    pushes: Mapping[str, int],
-    now: Callable[[], float],
-) -> tuple[bytes, str]:
+@dataclass(frozen=True)
+class Observed:
+    """What metrics are read from; ``pushes`` are resources sent, by type URL."""
+
+    control: Control
+    publisher: Publisher
+    configuration: Configuration
+    counters: Counters
+    pushes: Mapping[str, int]
+
+
+def render(observed: Observed, now: Callable[[], float]) -> tuple[bytes, str]:
     """Text of every metric, and its content type."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_State(control, configuration, counters, pushes, now()))
+    registry.register(_State(observed, now()))
     return generate_latest(registry), CONTENT_TYPE_LATEST
 
 
 class _State(Collector):
-    def __init__(
-        self,
-        control: Control,
-        configuration: Configuration,
-        counters: Counters,
-        pushes: Mapping[str, int],
-        now_s: float,
-    ) -> None:
-        self._control = control
-        self._configuration = configuration
-        self._counters = counters
-        self._pushes = pushes
+    def __init__(self, observed: Observed, now_s: float) -> None:
+        self._control = observed.control
+        self._publisher = observed.publisher
+        self._configuration = observed.configuration
+        self._counters = observed.counters
+        self._pushes = observed.pushes
         self._now_s = now_s
 
     def collect(self) -> Iterator[Family]:
@@ -63,8 +64,10 @@ class _State(Collector):
             role = proxy.id.partition("/")[0]
             roles[role if role in ("gateway", "gpu") else metrics.OTHER] += len(proxy.streams)
         yield _family(metrics.XDS_STREAMS, _counted(roles))
-        refused = sum(1 for _ in self._control.fleet.rejections())
-        yield _family(metrics.XDS_QUARANTINED, [((), float(refused))])
+        quarantined = float(len(self._publisher.quarantine))
+        yield _family(metrics.XDS_QUARANTINED, [((), quarantined)])
+        waiting = float(self._publisher.canary.is_waiting)
+        yield _family(metrics.XDS_CANARY_WAITING, [((), waiting)])
         yield _family(metrics.XDS_PUSHES, _by_type(self._pushes))
         yield _family(metrics.XDS_ACKS, _by_type(self._counters.acks))
         yield _family(metrics.XDS_NACKS, _by_type(self._counters.nacks))

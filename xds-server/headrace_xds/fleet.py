@@ -6,7 +6,7 @@ a proxy once the proxy acknowledged the version that is published.
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -192,18 +192,17 @@ class Fleet:
             for type_url, versions in self._published.get(proxy.group, {}).items()
         )
 
+    def behind(self, proxy: Proxy, type_url: str) -> frozenset[str]:
+        """Names of a type that a proxy does not have as they are published."""
+        kind = proxy.types.get(type_url)
+        return frozenset(kind.acked.pending if kind else self._wanted(proxy.group, type_url))
+
     def _is_synced(self, proxy: Proxy, type_url: str, wanted: Versions) -> bool:
         kind = proxy.types.get(type_url)
         if kind is None:
             return not wanted
         refused = any(wanted.get(n) == r.version for n, r in kind.rejected.items())
         return not kind.acked.pending and not refused
-
-    def rejections(self) -> Iterator[Rejection]:
-        """What connected proxies refuse at the version that is published."""
-        for proxy in self.proxies.values():
-            for type_url in proxy.types:
-                yield from self.status(proxy, type_url).rejected.values()
 
     def gateways_agree(self, type_url: str, resources: Iterable[str]) -> bool:
         """Whether no connected gateway has another version than is published to it.
@@ -212,7 +211,7 @@ class Fleet:
         """
         wanted_names = tuple(resources)
         for proxy in self.proxies.values():
-            if not proxy.id.startswith(names.gateway_node_id("")):
+            if not names.is_gateway(proxy.id):
                 continue
             if (kind := proxy.types.get(type_url)) is None:
                 return False

@@ -15,6 +15,8 @@ class Shelf:
     def __init__(self, *, published: bool = False) -> None:
         self.resources: Mapping[str, Resource] = _NOTHING
         self.withheld: frozenset[str] = frozenset()
+        self.spared: Mapping[str, str] = {}
+        """Versions that are not sent any more; a client that has one keeps it."""
         self.published = published
 
     def hides(self, name: str) -> bool:
@@ -42,6 +44,11 @@ class Group:
 
     def __init__(self) -> None:
         self._shelves = {type_url: Shelf() for type_url in POLICIES}
+
+    @property
+    def published(self) -> bool:
+        """Whether anything was ever published to the group."""
+        return any(shelf.published for shelf in self._shelves.values())
 
     def shelf(self, type_url: str) -> Shelf:
         """Shelf of a type; the same object for ever, and an empty one for an unserved type."""

@@ -140,13 +140,17 @@ class Hub:
         """Streams that are open."""
         return tuple(self._connections.values())
 
+    def begin(self) -> None:
+        """Take streams from now on, even if their groups are not published to yet."""
+        self._serving = True
+
     def publish(self, group: str, type_url: str, resources: Mapping[str, Resource]) -> None:
         """Replace everything of a type for a group; equal versions change nothing.
 
         Until a type is published for a group, requests for it wait. Raises ``ValueError`` when a
         resource is filed under a name that it does not carry inside (R13).
         """
-        self._serving = True
+        self.begin()
         shelf = self._group(group).shelf(type_url)
         first = not shelf.published
         before = shelf.resources
@@ -158,16 +162,30 @@ class Hub:
         if changed or first:
             self._wake(group, type_url, changed)
 
-    def withhold(self, group: str, type_url: str, names: frozenset[str]) -> None:
+    def withhold(self, group: str, type_url: str, withheld: frozenset[str]) -> None:
         """Answer these names of a group, and only these, neither with a resource nor as absent."""
-        self._group(group).shelf(type_url).withheld = names
+        self._group(group).shelf(type_url).withheld = withheld
         self._wake(group, type_url, frozenset())
 
-    def drop_group(self, group: str) -> None:
-        """Forget a group that has no streams; a group with streams stays."""
-        if not self._members.get(group):
-            self._groups.pop(group, None)
-            self._members.pop(group, None)
+    def spare(self, group: str, type_url: str, versions: Mapping[str, str]) -> None:
+        """Let clients that have these versions, by name, keep them whatever is published."""
+        self._group(group).shelf(type_url).spared = versions
+
+    def forgive(self, group: str, type_url: str, name: str) -> None:
+        """Offer a name again to those who refused it, at the version that is published."""
+        for connection in self._members.get(group, {}).values():
+            subscription = connection.stream.subscription(type_url)
+            if subscription is not None:
+                subscription.forgive(name)
+                connection.wake()
+
+    def drop_group(self, group: str) -> bool:
+        """Forget a group that has no streams; one with streams stays, which is False."""
+        if self._members.get(group):
+            return False
+        self._groups.pop(group, None)
+        self._members.pop(group, None)
+        return True
 
     def open(
         self, wake: Callable[[], None], *, variant: Variant = Variant.DELTA, only: str = ""
@@ -199,6 +217,9 @@ class Hub:
         node = connection.stream.node
         if node is not None:
             del self._members[connection.group][connection.stream_id]
+            if not self._group(connection.group).published:
+                # Clients choose their ids: one that nobody knows must leave nothing behind.
+                self.drop_group(connection.group)
             self._observer.disconnected(connection.stream_id, node)
 
     def report(self, node: NodeInfo | None, events: tuple[Event, ...]) -> None:

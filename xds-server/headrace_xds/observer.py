@@ -5,23 +5,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from headrace.metrics import OTHER
-from headrace.names import ASSIGNMENT_TYPE_URL, gpu_node_id
+from headrace.names import ASSIGNMENT_TYPE_URL, gpu_node_id, publication_group
 from headrace.policy.membership import Membership
 from headrace_xds import sidecars
 from headrace_xds.counters import Counters
 from headrace_xds.fleet import Fleet
 from headrace_xds.messages import NodeInfo
+from headrace_xds.publish.publisher import Publisher
 from headrace_xds.typepolicy import POLICIES
 
 NAMES_SHOWN: Final = 10
 """Names listed in one log line."""
 
 log = logging.getLogger(__name__)
-
-
-def group_of(node: NodeInfo) -> str:
-    """Publications are by node id: one gateway or one GPU node each."""
-    return node.id
 
 
 class StreamObserver:
@@ -31,6 +27,7 @@ class StreamObserver:
         self,
         membership: Membership,
         fleet: Fleet,
+        publisher: Publisher,
         *,
         now: Callable[[], float],
         changed: Callable[[], None],
@@ -38,6 +35,7 @@ class StreamObserver:
     ) -> None:
         self._membership = membership
         self._fleet = fleet
+        self._publisher = publisher
         self._now = now
         self._changed = changed
         self._counters = counters
@@ -47,7 +45,7 @@ class StreamObserver:
     def connected(self, stream_id: int, node: NodeInfo) -> None:
         """A client opened a stream."""
         at_s = self._now()
-        group = group_of(node)
+        group = publication_group(node.id)
         self._fleet.connected(stream_id, node.id, group, node.build, at_s=at_s)
         log.info("%s connected", node.id)
         if not sidecars.is_gpu(node):
@@ -68,6 +66,7 @@ class StreamObserver:
         """A stream ended."""
         log.info("%s disconnected", node.id)
         self._fleet.disconnected(stream_id, node.id)
+        self._publisher.left(node)
         self.rejected.pop(node.id, None)
         if sidecars.is_gpu(node):
             name = node.id.removeprefix(gpu_node_id(""))
@@ -77,6 +76,7 @@ class StreamObserver:
     def claimed(self, node: NodeInfo, type_url: str, versions: Mapping[str, str]) -> None:
         """A client said what it has of a type."""
         self._fleet.claimed(node.id, type_url, versions)
+        self._publisher.took(node, type_url, versions)
         if (name := _sidecar_of(node, type_url)) is not None:
             self._membership.claim(name, versions, now_s=self._now())
             self._changed()
@@ -93,6 +93,7 @@ class StreamObserver:
         at_s = self._now()
         self._counters.acks[_counted(type_url)] += len(versions)
         self._fleet.acked(node.id, type_url, versions, at_s=at_s)
+        self._publisher.took(node, type_url, versions)
         if (gpu := _sidecar_of(node, type_url)) is not None:
             for name, version in versions.items():
                 self._membership.ack(gpu, name, version, now_s=at_s)
@@ -115,6 +116,7 @@ class StreamObserver:
         log.warning("%s refused %s: %s", node.id, ", ".join(versions), message)
         self._counters.nacks[_counted(type_url)] += 1
         self._fleet.nacked(node.id, type_url, versions, message, at_s=at_s)
+        self._publisher.refused(node, type_url, versions, message)
         if (gpu := _sidecar_of(node, type_url)) is not None:
             for name in versions:
                 self._membership.nack(gpu, name, message, now_s=at_s)

@@ -93,7 +93,7 @@ class Ordering:
         in_use: list[frozenset[str] | None] = []
 
         def allow(news: News) -> bool:
-            if news.resource is not None:
+            if news.resource is not None or not self._holds_cluster(news.name):
                 return True
             if wait:
                 return False
@@ -102,6 +102,10 @@ class Ordering:
             return in_use[0] is not None and news.name not in in_use[0]
 
         return allow
+
+    def _holds_cluster(self, name: str) -> bool:
+        held = self._subscriptions[CLUSTER].held.get(name)
+        return held is not None and held.version != ABSENT
 
     def _clusters_in_use(self) -> frozenset[str] | None:
         """Clusters that routes send to; None while the client holds routes we have not seen."""

@@ -9,8 +9,9 @@ from headrace.config import schema
 from headrace.policy.holding import HoldState, NodeState
 from headrace_xds.configuration import Configuration, key_of
 from headrace_xds.control import Control
-from headrace_xds.fleet import Proxy, SyncState
-from headrace_xds.views import holdings_of
+from headrace_xds.fleet import Proxy
+from headrace_xds.publish.publisher import Publisher
+from headrace_xds.views import SHORT_TYPES, holdings_of
 
 
 @dataclass(frozen=True)
@@ -27,17 +28,23 @@ class Statuses:
     """Conditions of objects, with the time when each last changed."""
 
     def __init__(
-        self, configuration: Configuration, control: Control, *, wall: Callable[[], str]
+        self,
+        configuration: Configuration,
+        control: Control,
+        publisher: Publisher,
+        *,
+        wall: Callable[[], str],
     ) -> None:
         self._configuration = configuration
         self._control = control
+        self._publisher = publisher
         self._wall = wall
         self._since: dict[tuple[str, str], tuple[bool, str]] = {}
 
     def of(self, item: schema.Object) -> dict[str, Any]:
         """Status of an object in effect."""
         key = key_of(item)
-        conditions = [self._accepted(item), self._in_effect()]
+        conditions = [self._accepted(item), self._in_effect(item)]
         if isinstance(item, schema.Model):
             conditions.append(self._model_ready(item))
         if isinstance(item, schema.Pool):
@@ -79,27 +86,41 @@ class Statuses:
             "the configuration has errors elsewhere; what was accepted last is in effect",
         )
 
-    def _in_effect(self) -> Condition:
-        fleet = self._control.fleet
-        gateways = [p for p in fleet.proxies.values() if p.id.startswith("gateway/")]
-        for proxy in gateways:
-            if (reason := self._rejection(proxy)) is not None:
-                return Condition("InEffect", False, "Rejected", f"{proxy.id}: {reason}")
-        behind = [proxy.id for proxy in gateways if not fleet.in_effect(proxy)]
+    def _in_effect(self, item: schema.Object) -> Condition:
+        if (refused := self._quarantined(item)) is not None:
+            return Condition("InEffect", False, "Quarantined", refused)
+        gateways = [p for p in self._control.fleet.proxies.values() if names.is_gateway(p.id)]
+        behind = [proxy.id for proxy in gateways if self._is_behind(proxy)]
         if behind:
             return Condition("InEffect", False, "Pending", f"waiting for {', '.join(behind)}")
         if not gateways:
             return Condition("InEffect", False, "NoGateway", "no gateway is connected")
         return Condition("InEffect", True, "Acknowledged", f"by {len(gateways)} gateways")
 
-    def _rejection(self, proxy: Proxy) -> str | None:
-        fleet = self._control.fleet
-        for type_url in fleet.types(proxy.group):
-            status = fleet.status(proxy, type_url)
-            if status.state is SyncState.NACK:
-                name, rejection = next(iter(status.rejected.items()))
-                return f"{name}: {rejection.message}"
+    def _quarantined(self, item: schema.Object) -> str | None:
+        """What a proxy refused of an object; of what is made from nothing alone, the mesh's."""
+        key = (type(item).__name__, item.metadata.name)
+        for refusal, _, wanted, served in self._publisher.active():
+            made_from = {(source.kind, source.name): source for source in wanted.sources}
+            if key not in made_from and (made_from or not isinstance(item, schema.Mesh)):
+                continue
+            source = made_from.get(key)
+            place = f" made from {source.file}:{source.line}" if source else ""
+            instead = "the version before stays in effect" if served else "it is left out"
+            kind = SHORT_TYPES.get(refusal.type_url, refusal.type_url)
+            return (
+                f"{refusal.proxy} (build {refusal.build}) refused {kind} {refusal.name}{place}: "
+                f"{refusal.message}; {instead}"
+            )
         return None
+
+    def _is_behind(self, proxy: Proxy) -> bool:
+        """Whether a proxy lacks anything but what its build refused."""
+        fleet = self._control.fleet
+        return any(
+            fleet.behind(proxy, type_url) - self._publisher.excused(proxy.id, proxy.build, type_url)
+            for type_url in fleet.types(proxy.group)
+        )
 
     def _model_ready(self, model: schema.Model) -> Condition:
         ready = total = 0

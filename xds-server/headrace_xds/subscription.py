@@ -88,7 +88,8 @@ class Subscription:
         self.nonce = ""
         """Of the latest response; empty until there is one."""
         self._owed: set[str] = set()
-        self._bad: dict[str, str] = {}
+        self._bad: dict[tuple[str, str], None] = {}
+        """Names and versions that the client refused, oldest first."""
         self._bisect: deque[tuple[str, ...]] = deque()
         self._returning = False
         self._doubtful: dict[str, Resource] = {}
@@ -97,9 +98,10 @@ class Subscription:
     def __repr__(self) -> str:
         """One line for operators."""
         names = WILDCARD if self.wildcard else str(len(self.explicit))
+        bad = sorted({name for name, _ in self._bad})
         return (
             f"{self.type_url.rpartition('.')[2]}(names={names} held={len(self.held)} "
-            f"dirty={len(self.dirty)} unanswered={len(self.outstanding)} bad={sorted(self._bad)})"
+            f"dirty={len(self.dirty)} unanswered={len(self.outstanding)} bad={bad})"
         )
 
     def open(self, request: Request) -> None:
@@ -162,11 +164,17 @@ class Subscription:
         self.dirty.add(name)
         self._owed.add(name)
 
+    def forgive(self, name: str) -> None:
+        """Offer a name again though the client refused it."""
+        self._bad = {bad: None for bad in self._bad if bad[0] != name}
+        self._refused_whole = {}
+        self.dirty.add(name)
+
     def is_bad(self, name: str) -> bool:
         """Whether the client refused the version that is on the shelf."""
         resource = self.shelf.resources.get(name)
         version = ABSENT if resource is None else resource.version
-        return self._bad.get(name) == version
+        return (name, version) in self._bad
 
     def next_batch(self, allow: Allow) -> Batch | None:
         """What to send next, None when nothing may be sent; changes nothing but clean names."""
@@ -276,10 +284,14 @@ class Subscription:
         return (Acked(self.type_url, versions),) if versions else ()
 
     def _mark_bad(self, name: str, version: str) -> None:
-        self._bad.pop(name, None)
+        if not self.policy.keeps_previous:
+            # A sidecar may well load tomorrow what it could not load today: membership decides
+            # when it is asked again, and what it was asked before the last time does not count.
+            self._bad = {bad: None for bad in self._bad if bad[0] != name}
+        self._bad.pop((name, version), None)
         if len(self._bad) >= limits.NACKS_PER_STREAM:
             del self._bad[next(iter(self._bad))]
-        self._bad[name] = version
+        self._bad[name, version] = None
         if not self.policy.keeps_previous:
             self.held[name] = Held(_REFUSED)
 
@@ -324,14 +336,16 @@ class Subscription:
         resource = self.shelf.resources.get(name)
         known = self._known(name)
         owed = name in self._owed
+        if known is not None and known == self.shelf.spared.get(name) and not owed:
+            return None
         if resource is None:
             return self._absence(name, known, owed=owed)
-        if self._bad.get(name) == resource.version:
+        if (name, resource.version) in self._bad:
             return self._last_good(name, resource) if owed else None
         return None if known == resource.version and not owed else News(name, resource)
 
     def _absence(self, name: str, known: str | None, *, owed: bool) -> News | None:
-        if not self.policy.removable or (self._bad.get(name) == ABSENT and not owed):
+        if not self.policy.removable or ((name, ABSENT) in self._bad and not owed):
             return None
         told = known == ABSENT or (known is None and name not in self.explicit)
         return None if told and not owed else News(name, None)

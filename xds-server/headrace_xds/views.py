@@ -1,6 +1,7 @@
 """What the admin API shows, as plain JSON values. Ages instead of times: clocks may differ."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,8 @@ from headrace.signals import NodeLoad
 from headrace_xds.control import Control
 from headrace_xds.eds import Endpoint
 from headrace_xds.fleet import Proxy, SyncState, TypeStatus
+from headrace_xds.publish.publisher import Active, Publisher
+from headrace_xds.publish.quarantine import Refusal
 from headrace_xds.translate.resources import (
     CLUSTER,
     ENDPOINTS,
@@ -92,6 +95,26 @@ def proxy_views(control: Control, *, now_s: float) -> list[Json]:
     ]
     connected = [proxy for _, proxy in sorted(fleet.proxies.items())]
     return [_proxy_view(control, proxy, now_s=now_s) for proxy in [*connected, *absent]]
+
+
+def quarantine_views(publisher: Publisher) -> list[Json]:
+    """Refusals that are held, and what is served where the refused version is wanted."""
+    active: dict[Refusal, list[Active]] = {}
+    for found in publisher.active():
+        active.setdefault(found.refusal, []).append(found)
+    return [_refusal_view(refusal, active.get(refusal, [])) for refusal in publisher.quarantine]
+
+
+def canary_view(publisher: Publisher, *, now_s: float) -> Json | None:
+    """The canary proxy and how long the others have waited for it; None where there is none."""
+    canary = publisher.canary
+    if not canary.node:
+        return None
+    since_s = canary.waiting_since_s
+    return {
+        "proxy": canary.node,
+        "waitingSeconds": None if since_s is None else _age(since_s, now_s),
+    }
 
 
 def endpoint_views(control: Control) -> list[Json]:
@@ -221,6 +244,29 @@ def _type_view(type_url: str, status: TypeStatus, *, connected: bool, now_s: flo
         "lastAckAgeSeconds": (
             None if status.last_ack_s is None else _age(status.last_ack_s, now_s)
         ),
+    }
+
+
+def _refusal_view(refusal: Refusal, active: list[Active]) -> Json:
+    return {
+        "type": SHORT_TYPES.get(refusal.type_url, refusal.type_url),
+        "name": refusal.name,
+        "version": refusal.version,
+        "build": refusal.build,
+        "proxy": refusal.proxy,
+        "message": refusal.message,
+        "at": datetime.fromtimestamp(refusal.at_s, UTC).isoformat(timespec="seconds"),
+        "wantedBy": [
+            {
+                "group": found.group,
+                "served": found.served.version if found.served else None,
+                "sources": [
+                    {"object": f"{s.kind} {s.name}", "file": s.file, "line": s.line}
+                    for s in found.wanted.sources
+                ],
+            }
+            for found in active
+        ],
     }
 
 

@@ -62,6 +62,10 @@ class Admin:
         """JSON answer to a YAML body."""
         return self._ask("POST", path, query, body.encode())
 
+    def delete(self, path: str) -> Any:
+        """JSON answer to a deletion."""
+        return self._ask("DELETE", path, {}, None)
+
     def _ask(self, method: str, path: str, query: Mapping[str, str], body: bytes | None) -> Any:
         tail = f"?{urllib.parse.urlencode(query)}" if query else ""
         request = urllib.request.Request(  # noqa: S310 - the scheme was checked above

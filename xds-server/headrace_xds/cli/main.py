@@ -44,10 +44,15 @@ COMMANDS = {
     "why": Entry("why", "say where a request goes, and why"),
     "explain": Entry("explain", "say what a kind or a field means"),
     "proxy status": Entry("proxy_status", "show which proxy has which configuration in effect"),
+    "quarantine": Entry("quarantine", "show what proxies refused and nobody is sent again"),
+    "canary release": Entry("canary", "let gateways go on without the canary proxy"),
     "bench": Entry("bench", "run a benchmark of this repository"),
     "version": Entry("version", "show the versions of the parts"),
 }
-GROUPS = {"proxy": "look at gateways and sidecars"}
+GROUPS = {
+    "proxy": "look at gateways and sidecars",
+    "canary": "the gateway that takes a configuration before others",
+}
 """First words of commands that have two."""
 
 EXAMPLES = """\

@@ -6,6 +6,7 @@ the test sets. Its control stream can be cut and opened again while its front do
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -64,6 +65,8 @@ class FakeGpuNode:
         self.strays: list[str] = []
         """Versions that were asked for and not held."""
         self.connects = 0
+        self.acknowledged_at_s = 0.0
+        """When an assignment was taken last, on the monotonic clock."""
         self.offered: list[tuple[str, int]] = []
         self._pool, self._region, self._zone, self._xds = pool, region, zone, xds
         self._client: AdsClient | None = None
@@ -143,6 +146,7 @@ class FakeGpuNode:
             self._client.nack(assigned.nonce, refusal)
             return
         self.held[assigned.name] = assigned.version
+        self.acknowledged_at_s = time.monotonic()
         self._client.ack(assigned.nonce)
 
     def removed(self, removed: Removed) -> None:

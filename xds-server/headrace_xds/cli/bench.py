@@ -18,6 +18,7 @@ EXAMPLES = """\
   headrace bench gateway                      at most ten minutes
   headrace bench gateway --quick              at most one
   headrace bench gateway --json > gateway.json
+  headrace bench xds-push                     a thousand proxies, about five minutes
 """
 CHECKOUT = Path(__file__).parents[3]
 FOLDER = Path("tests") / "bench"
@@ -74,7 +75,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
 def names() -> list[str]:
     """Benchmarks of the checkout: modules that begin with a goal, not the parts they share."""
     found = sorted((CHECKOUT / FOLDER).glob("*.py"))
-    return [path.stem for path in found if "\nGOALS" in path.read_text()]
+    return [path.stem.replace("_", "-") for path in found if "\nGOALS" in path.read_text()]
 
 
 def result(name: str, benchmark: Benchmark, figures: Figures, rows: Rows) -> dict[str, Any]:
@@ -134,7 +135,7 @@ def parts(rows: Rows) -> list[list[Mapping[str, Any]]]:
 def _load(name: str) -> Benchmark:
     if str(CHECKOUT) not in sys.path:
         sys.path.insert(0, str(CHECKOUT))
-    return cast(Benchmark, importlib.import_module(f"tests.bench.{name}"))
+    return cast(Benchmark, importlib.import_module(f"tests.bench.{name.replace('-', '_')}"))
 
 
 def _column(key: str) -> Column:

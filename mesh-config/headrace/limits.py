@@ -101,6 +101,8 @@ TYPES_PER_STREAM: Final = 32
 """Resource types one stream may ask for."""
 NACKS_PER_STREAM: Final = 10_000
 """Refused versions one stream remembers for each type, so that none is sent twice."""
+CLAIM_S: Final = 1.0
+"""Within which a proxy that comes back asks for clusters; if not, its endpoints are sent again."""
 QUARANTINED: Final = 1_000
 """Refused versions that are held back; with more, the oldest is forgotten."""
 BUILDS: Final = 8

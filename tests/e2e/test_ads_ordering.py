@@ -91,6 +91,25 @@ async def test_ordering_a_cluster_that_warms_across_a_reconnect_is_answered(mesh
     assert await mesh.envoy.get(mesh.port) == 200
 
 
+async def test_ordering_a_changed_cluster_that_warms_across_a_reconnect_is_answered(
+    mesh: Mesh,
+) -> None:
+    # Envoy claims the endpoints that it has, and does not say that a cluster waits for them.
+    mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset({"a"}))
+    mesh.publish(CLUSTER, cluster("a", lb_policy="LEAST_REQUEST"))
+
+    async def warming(count: int) -> bool:
+        return await mesh.envoy.stat("cluster_manager.warming_clusters") == count
+
+    await until(partial(warming, 1))
+    await mesh.server.stop()
+    mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset())
+    await mesh.restart(mesh.world)
+    # Long before Envoy gives up by itself, after 15 s.
+    await until(partial(warming, 0), within_s=5)
+    assert await mesh.envoy.get(mesh.port) == 200
+
+
 def _asked(mesh: Mesh) -> set[tuple[str, str]]:
     return {
         (type_url, name)

@@ -66,7 +66,7 @@ class FakeGpuNode:
         """Versions that were asked for and not held."""
         self.connects = 0
         self.acknowledged_at_s = 0.0
-        """When an assignment was taken last, on the monotonic clock."""
+        """When an assignment was first taken, on the monotonic clock; a test sets it back to 0."""
         self.offered: list[tuple[str, int]] = []
         self._pool, self._region, self._zone, self._xds = pool, region, zone, xds
         self._client: AdsClient | None = None
@@ -146,7 +146,7 @@ class FakeGpuNode:
             self._client.nack(assigned.nonce, refusal)
             return
         self.held[assigned.name] = assigned.version
-        self.acknowledged_at_s = time.monotonic()
+        self.acknowledged_at_s = self.acknowledged_at_s or time.monotonic()
         self._client.ack(assigned.nonce)
 
     def removed(self, removed: Removed) -> None:

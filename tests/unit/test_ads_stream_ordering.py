@@ -138,12 +138,33 @@ def test_after_a_reconnect_routes_do_not_overtake_the_clusters(
     full: Conversation,
 ) -> None:
     full.stream = AdsStream(group_for=lambda _: full.group)
-    members = full.ask(ENDPOINTS, "a", claims={"a": A1.version})
+    members = full.ask(ENDPOINTS, "a", claims={"a": "old"})
     assert contents(members) == [({"a"}, set())]
     assert full.ask(ROUTES, "r", claims={"r": "old"}) == []
     full.ack(members[0])
     late = full.ask(CLUSTER, claims={"a": cluster("a").version})
     assert [response.type_url for response in late] == [ROUTES]
+
+
+def test_after_a_reconnect_endpoints_are_believed_once_clusters_are_asked_for(
+    full: Conversation,
+) -> None:
+    full.stream = AdsStream(group_for=lambda _: full.group)
+    assert full.ask(ENDPOINTS, "a", claims={"a": A1.version}) == []
+    assert full.stream.deadline_s(full.now_s) == full.now_s + limits.CLAIM_S
+    full.ask(CLUSTER, claims={"a": cluster("a").version})
+    full.now_s += limits.CLAIM_S
+    assert full.take() == []
+
+
+def test_after_a_reconnect_endpoints_go_to_who_asks_for_no_clusters_as_one_of_them_warms(
+    full: Conversation,
+) -> None:
+    full.stream = AdsStream(group_for=lambda _: full.group)
+    assert full.ask(ENDPOINTS, "a", claims={"a": A1.version}) == []
+    full.now_s += limits.CLAIM_S
+    assert contents(full.take()) == [({"a"}, set())]
+    assert full.take() == []
 
 
 def test_after_a_reconnect_clusters_go_only_once_the_routes_are_known(

@@ -133,7 +133,8 @@ def test_r6_a_name_that_is_asked_for_again_is_sent_again(talk: Conversation) -> 
 
 
 @pytest.mark.parametrize(
-    ("type_url", "sent"), [(LISTENER, False), (ENDPOINTS, True), (ASSIGNMENT, True)]
+    ("type_url", "sent"),
+    [(LISTENER, False), (ROUTES, False), (EXTENSION, True), (ASSIGNMENT, True)],
 )
 def test_r6_an_equal_claim_is_trusted_only_for_types_where_that_is_safe(
     talk: Conversation, type_url: str, *, sent: bool

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from headrace_xds.held import Held
 from headrace_xds.translate.resources import Resource
 from headrace_xds.typepolicy import POLICIES
 
@@ -18,6 +19,24 @@ class Shelf:
         self.spared: Mapping[str, str] = {}
         """Versions that are not sent any more; a client that has one keeps it."""
         self.published = published
+        self._versions: dict[str, str] | None = None
+        self._held: dict[str, Held] | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions by name; a thousand proxies that come back compare their claims with it."""
+        if self._versions is None:
+            self._versions = {name: found.version for name, found in self.resources.items()}
+        return self._versions
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """What a client holds that is up to date; to be copied."""
+        if self._held is None:
+            self._held = {
+                name: Held(found.version, found) for name, found in self.resources.items()
+            }
+        return self._held
 
     def hides(self, name: str) -> bool:
         """True while a name must not be answered, neither with a resource nor as absent."""
@@ -27,6 +46,7 @@ class Shelf:
         """Put other resources on the shelf; returns the names that are different now."""
         before, self.resources = self.resources, dict(resources)
         self.published = True
+        self._versions = self._held = None
         changed = {
             name
             for name, resource in resources.items()

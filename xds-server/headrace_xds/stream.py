@@ -47,6 +47,7 @@ class AdsStream:
         self._subscriptions: dict[str, Subscription] = {}
         self._join(Group())
         self._nonce = 0
+        self._believe_until_s: float | None = None
 
     def __repr__(self) -> str:
         """One line for operators."""
@@ -99,6 +100,7 @@ class AdsStream:
 
     def take(self, now_s: float) -> tuple[Response, ...]:
         """Responses to send now, in this order; each counts as sent."""
+        self._doubt(now_s)
         responses: list[Response] = []
         for subscription in self._in_order():
             allow = self._ordering.allow(subscription.type_url, now_s)
@@ -113,7 +115,8 @@ class AdsStream:
 
     def deadline_s(self, now_s: float) -> float | None:
         """When ``take`` may have something to send though nothing happened in between."""
-        return self._ordering.deadline_s(now_s)
+        ends = (self._ordering.deadline_s(now_s), self._believe_until_s)
+        return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def _join(self, group: Group) -> None:
         self._group = group
@@ -152,7 +155,32 @@ class AdsStream:
         )
         self._subscriptions[request.type_url] = subscription
         subscription.open(request)
+        self._believe()
         return subscription
+
+    def _believe(self) -> None:
+        """Take claims of endpoints as true once the client asks for clusters."""
+        endpoints = self._subscriptions.get(ENDPOINTS)
+        if endpoints is None or not endpoints.believed:
+            return
+        if not endpoints.policy.believed_after_clusters or CLUSTER in self._subscriptions:
+            endpoints.believed = frozenset()
+        elif self._only:
+            endpoints.doubt()
+
+    def _doubt(self, now_s: float) -> None:
+        """Send endpoints after all to a client that does not ask for clusters (R6).
+
+        A cluster waits for endpoints then, and the client does not ask for them again.
+        """
+        endpoints = self._subscriptions.get(ENDPOINTS)
+        if endpoints is None or not endpoints.believed:
+            self._believe_until_s = None
+        elif self._believe_until_s is None:
+            self._believe_until_s = now_s + limits.CLAIM_S
+        elif now_s >= self._believe_until_s:
+            endpoints.doubt()
+            self._believe_until_s = None
 
     def _in_order(self) -> list[Subscription]:
         """Every subscription, and clusters once more: removals wait for what came after them."""

@@ -5,12 +5,13 @@ be answered even when nothing changed, because the client may have forgotten wha
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from headrace import limits
 from headrace_xds import rejections
 from headrace_xds.group import Shelf
+from headrace_xds.held import Held
 from headrace_xds.messages import Acked, Event, Left, Nacked, Request
 from headrace_xds.translate.resources import Resource
 from headrace_xds.typepolicy import TypePolicy
@@ -21,14 +22,6 @@ ABSENT = ""
 _REFUSED = "refused"
 """Held after a NACK where the client keeps nothing; equal to no version, so all is news."""
 _OVERHEAD_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What the client holds; ``resource`` is None when it only said so, or holds nothing."""
-
-    version: str
-    resource: Resource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +80,8 @@ class Subscription:
         self.dirty: set[str] = set()
         self.nonce = ""
         """Of the latest response; empty until there is one."""
+        self.believed: frozenset[str] = frozenset()
+        """Names that were not answered because the client said that it holds them as they are."""
         self._owed: set[str] = set()
         self._bad: dict[tuple[str, str], None] = {}
         """Names and versions that the client refused, oldest first."""
@@ -106,31 +101,49 @@ class Subscription:
 
     def open(self, request: Request) -> None:
         """Take the first request of the type, which alone says what the client still holds."""
-        for name, version in request.initial_versions.items():
-            resource = self.shelf.resources.get(name)
-            same = resource is not None and resource.version == version
-            self.held[name] = Held(version, resource if same else None)
+        claims, versions = request.initial_versions, self.shelf.versions
+        current = claims.keys() if claims == versions else _equal(claims, versions)
+        if len(current) == len(versions):
+            self.held = self.shelf.held.copy()
+        else:
+            self.held = {name: self.shelf.held[name] for name in current}
+        self.held.update((n, Held(version)) for n, version in claims.items() if n not in current)
         self._returning = request.returning
         if self.policy.legacy_wildcard and not request.subscribe and not request.unsubscribe:
             self.wildcard = True
-        trusted = request.initial_versions if self.policy.trusts_claims else {}
-        self.subscribe(request.subscribe, trusted=trusted)
+        self._begin(request.subscribe, claims if self.policy.trusts_claims else {})
         if self.wildcard:
-            self.dirty.update(self.shelf.resources, self.held)
-        else:
+            self.dirty.update(versions.keys() - current, claims.keys() - current)
+        elif not claims.keys() <= self.explicit:
             self.held = {name: held for name, held in self.held.items() if self.wants(name)}
 
-    def subscribe(self, names: Iterable[str], *, trusted: Mapping[str, str] | None = None) -> None:
-        """Add names; each is answered, except what the client is trusted to hold (R6)."""
+    def _begin(self, names: Iterable[str], trusted: Mapping[str, str]) -> None:
+        """Subscribe for the first time: what the client is trusted to hold is not answered (R6)."""
+        asked = set(names)
+        if WILDCARD in asked:
+            asked.remove(WILDCARD)
+            self.wildcard = True
+        self.explicit |= asked
+        self._owed |= asked - trusted.keys()
+        believed = {name for name in asked & trusted.keys() if self.held[name].resource is not None}
+        self.dirty |= asked - believed
+        self.believed = frozenset(believed)
+
+    def doubt(self) -> None:
+        """Answer as well what the client was trusted to hold when it began."""
+        for name in self.believed & self.explicit:
+            self.owe(name)
+        self.believed = frozenset()
+
+    def subscribe(self, names: Iterable[str]) -> None:
+        """Add names; each is answered, since the client may have forgotten what it held (R6)."""
         for name in names:
             if name == WILDCARD:
                 self.wildcard = True
                 self.dirty.update(self.shelf.resources)
-                continue
-            self.explicit.add(name)
-            self.dirty.add(name)
-            if trusted is None or name not in trusted:
-                self._owed.add(name)
+            else:
+                self.explicit.add(name)
+                self.owe(name)
 
     def unsubscribe(self, names: Iterable[str]) -> tuple[Left, ...]:
         """Drop names; under a wildcard the client must be told what becomes of each (R10)."""
@@ -367,3 +380,8 @@ class Subscription:
                 return ABSENT
         held = self.held.get(name)
         return None if held is None else held.version
+
+
+def _equal(claims: Mapping[str, str], versions: Mapping[str, str]) -> Set[str]:
+    """Names that are claimed at the version that is published."""
+    return {name for name, version in claims.items() if versions.get(name) == version}

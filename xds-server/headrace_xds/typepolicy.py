@@ -27,6 +27,9 @@ class TypePolicy:
     """A first request without names means ``*`` (R10); wrong for types that open empty."""
     trusts_claims: bool = False
     """A name that is asked for is not answered where an equal version is claimed (R6)."""
+    believed_after_clusters: bool = False
+    """Such claims count only once the client asks for clusters, which it does not while one waits
+    for endpoints; then it may have lost track of them."""
     removable: bool = True
     """False: absence is never told, because Envoy must not lose such a resource (R9)."""
     warms: bool = False
@@ -48,13 +51,13 @@ class TypePolicy:
 
 POLICIES: Final = {
     CLUSTER: TypePolicy(legacy_wildcard=True, trusts_claims=True, warms=True, partial=True),
-    ENDPOINTS: TypePolicy(),
+    ENDPOINTS: TypePolicy(trusts_claims=True, believed_after_clusters=True),
     SECRET: TypePolicy(),
     LISTENER: TypePolicy(
         legacy_wildcard=True, trusts_claims=True, partial=True, after_clusters=True
     ),
     SCOPES: TypePolicy(legacy_wildcard=True, trusts_claims=True, after_clusters=True),
-    ROUTES: TypePolicy(after_clusters=True),
+    ROUTES: TypePolicy(trusts_claims=True, after_clusters=True),
     EXTENSION: TypePolicy(removable=False, after_clusters=True),
     RUNTIME: TypePolicy(removable=False),
     # Sidecars name what they work on beside what they serve: they must hear which one is wanted.

@@ -41,6 +41,9 @@ from headrace_xds.translate.stamping import plain, stamp
 from headrace_xds.translate.wire import Template, slot
 
 PROTOCOLS: Final[tuple[Protocol, Protocol]] = ("http", "grpc")
+MERGE_WINDOW_S: Final = 0.02
+"""For so long Envoy collects changes of health and weight. By default it is a second, during which
+a node that has just been added and passed its first check gets no request."""
 CONNECT_TIMEOUT_S: Final = 0.5
 BUFFER_BYTES: Final = 2**20
 """Buffered per upstream connection before the sender is paused. Bodies stream through it: retries
@@ -177,8 +180,11 @@ def _base(balance: ir.Balance, orca_port: int = 0) -> Cluster:
         type=ClusterDiscoveryType.EDS,
         connect_timeout=seconds(CONNECT_TIMEOUT_S),
         per_connection_buffer_limit_bytes=BUFFER_BYTES,
-        # A panicking cluster would send traffic to nodes that are known to be down.
-        common_lb_config=ClusterCommonLbConfig(healthy_panic_threshold=Percent(value=0)),
+        common_lb_config=ClusterCommonLbConfig(
+            # A panicking cluster would send traffic to nodes that are known to be down.
+            healthy_panic_threshold=Percent(value=0),
+            update_merge_window=seconds(MERGE_WINDOW_S),
+        ),
         outlier_detection=outlier_detection(),
         # A node that left must not linger because its health check still passes.
         ignore_health_on_host_removal=True,

@@ -101,6 +101,10 @@ TYPES_PER_STREAM: Final = 32
 """Resource types one stream may ask for."""
 NACKS_PER_STREAM: Final = 10_000
 """Refused versions one stream remembers for each type, so that none is sent twice."""
+REPORT_RETRY_S: Final = 10.0
+"""Longest wait before the load reports of a node that does not answer are asked for again."""
+NODES_PER_POOL: Final = 32
+"""Nodes of a pool among which requests that name no model are spread."""
 CLAIM_S: Final = 1.0
 """Within which a proxy that comes back asks for clusters; if not, its endpoints are sent again."""
 QUARANTINED: Final = 1_000

@@ -157,13 +157,16 @@ class Churn:
         return rows
 
     async def _go(self) -> None:
-        """The node says that it leaves; streams are told of one endpoint less."""
+        """The node says that it leaves: streams are told that it drains."""
         position = len(self._world.told.lines)
         began = time.monotonic()
         self._node.leave()
         self._took_s["a node goes"].append(await self._last(position, "m-hot-1-http") - began)
+        # It drains until its stream ends; then it is gone, which is another change.
+        position = len(self._world.told.lines)
         await self._node.disconnect()
         self._node.held.clear()
+        await self._last(position, "m-hot-1-http")
 
     async def _come(self) -> None:
         """The node connects and takes what it is given at once."""

@@ -180,6 +180,21 @@ def test_the_endpoints_of_recorded_nodes_are_withheld_and_never_empty_after_a_re
     assert after.published.endpoints("eu").keys() == {"n1"}
 
 
+def test_requests_without_a_model_are_spread_over_nodes_per_pool_up_to_a_limit() -> None:
+    world = World()
+    world.configure(vision())
+    for number in range(limits.NODES_PER_POOL + 2):
+        world.join(f"n{number:02}", VISION)
+    found = world.published.endpoints("eu", names.node_cluster("http"))
+    assert len(found) == limits.NODES_PER_POOL
+    assert len(world.published.endpoints("eu")) == limits.NODES_PER_POOL + 2
+    world.membership.leave("n00", now_s=3)
+    world.control.note_membership()
+    world.turn(3)
+    # One that drains makes room for one that does not.
+    assert "n00" not in world.published.endpoints("eu", names.node_cluster("http"))
+
+
 def test_least_loaded_weights_follow_load_and_others_do_not() -> None:
     for balance, moved in (("least-loaded", True), ("utilization", False)):
         world = World()

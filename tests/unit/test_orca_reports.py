@@ -8,7 +8,7 @@ from xds.data.orca.v3.orca_load_report_pb2 import OrcaLoadReport
 
 from headrace import limits, names
 from headrace.signals import NodeLoad
-from headrace_xds.orca import LoadReports, node_load
+from headrace_xds.orca import RECONNECT_S, LoadReports, next_wait_s, node_load
 from tests.fakes.gpu_node import FakeGpuNode, Load
 
 
@@ -68,6 +68,15 @@ def test_the_age_of_what_a_node_knows_of_triton_is_read(
 def test_utilisation_is_bounded() -> None:
     (load,) = node_load("n", report(1, u_vision_1=1e9), now_s=0).versions
     assert load.utilization == limits.UTILIZATION_MAX
+
+
+def test_nodes_that_do_not_answer_are_asked_less_and_less_often() -> None:
+    waits_s = [RECONNECT_S]
+    for _ in range(6):
+        waits_s.append(next_wait_s(waits_s[-1], answered=False))
+    assert waits_s[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert waits_s[-1] == limits.REPORT_RETRY_S
+    assert next_wait_s(waits_s[-1], answered=True) == RECONNECT_S
 
 
 async def test_reports_flow_and_come_back_after_a_node_restarts() -> None:

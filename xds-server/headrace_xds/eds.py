@@ -86,12 +86,12 @@ class EndpointSets:
                 endpoints = self._endpoints(served, basis.holders, loads, now_s)
                 for protocol in PROTOCOLS:
                     sets[names.cluster(served.model, served.version, protocol)] = endpoints
-        everyone = tuple(
+        some = tuple(
             Endpoint(holder.info, 1, "draining" if holder.draining else "healthy")
-            for holder in membership.serving_nodes()
+            for holder in _some_of_each_pool(membership.serving_nodes())
         )
         for protocol in PROTOCOLS:
-            sets[names.node_cluster(protocol)] = everyone
+            sets[names.node_cluster(protocol)] = some
         gone = [self._bases[name].served for name in self._bases.keys() - current.keys()]
         self._bases = current
         for served in gone:
@@ -111,6 +111,8 @@ class EndpointSets:
         moved = {name for name in before.keys() | self._unready if self._differs(name, before)}
         sets: dict[str, tuple[Endpoint, ...]] = {}
         for served in versions:
+            if served.balance != "least-loaded" and not moved:
+                continue
             name = served.assignment.name
             if served.balance != "least-loaded" and name not in moved:
                 continue
@@ -187,6 +189,16 @@ class EndpointSets:
                 self._clusters[name] = _Cluster(endpoints)
                 changed = True
         return changed
+
+
+def _some_of_each_pool(holders: Sequence[Holder]) -> list[Holder]:
+    """Enough nodes to answer what any node can; each change of one is sent to every gateway."""
+    by_pool: dict[str, list[Holder]] = {}
+    for holder in sorted(holders, key=lambda holder: holder.draining):
+        of_pool = by_pool.setdefault(holder.info.pool, [])
+        if len(of_pool) < limits.NODES_PER_POOL:
+            of_pool.append(holder)
+    return [holder for of_pool in by_pool.values() for holder in of_pool]
 
 
 def _members(

@@ -21,7 +21,9 @@ from headrace.signals import NodeLoad, VersionLoad
 
 METHOD: Final = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics"
 RECONNECT_S: Final = 1.0
-"""Wait before a lost subscription is opened again."""
+"""Wait before a lost subscription is opened again; twice that after each time that failed."""
+SPREAD_S: Final = 0.005
+"""Pause between subscriptions that begin together."""
 REPORT_BYTES: Final = 4 * 2**20
 """Largest report that is read."""
 _OPTIONS: Final = (
@@ -29,7 +31,7 @@ _OPTIONS: Final = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.initial_reconnect_backoff_ms", 500),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", int(limits.REPORT_RETRY_S * 1_000)),
 )
 _RPS_SCALE: Final = 1000.0
 """Nodes report requests per second a thousandfold: Envoy cuts off what follows the point."""
@@ -74,12 +76,15 @@ class LoadReports:
             if self._wanted.get(node) != address:
                 task.cancel()
                 del self._running[node]
-        for node, address in self._wanted.items():
-            if node not in self._running:
-                task = tasks.create_task(self._subscribe(node, address), name=f"orca {node}")
-                self._running[node] = (address, task)
+        new = [node for node in self._wanted if node not in self._running]
+        for position, node in enumerate(new):
+            address = self._wanted[node]
+            # Thousands at a start must not keep the proxies waiting that come back just then.
+            subscribe = self._subscribe(node, address, position * SPREAD_S)
+            self._running[node] = (address, tasks.create_task(subscribe, name=f"orca {node}"))
 
-    async def _subscribe(self, node: str, address: Address) -> None:
+    async def _subscribe(self, node: str, address: Address, after_s: float) -> None:
+        await asyncio.sleep(after_s)
         host, port = address
         async with grpc.aio.insecure_channel(f"{host}:{port}", options=_OPTIONS) as channel:
             stream = channel.unary_stream(
@@ -87,17 +92,26 @@ class LoadReports:
                 request_serializer=OrcaLoadReportRequest.SerializeToString,
                 response_deserializer=OrcaLoadReport.FromString,
             )
+            wait_s = RECONNECT_S
             while True:
-                await self._read(node, stream)
-                await asyncio.sleep(RECONNECT_S)
+                wait_s = next_wait_s(wait_s, answered=await self._read(node, stream))
+                await asyncio.sleep(wait_s)
 
-    async def _read(self, node: str, stream: _Stream) -> None:
-        """Hand on reports until the stream ends."""
+    async def _read(self, node: str, stream: _Stream) -> bool:
+        """Hand on reports until the stream ends; whether there were any."""
+        answered = False
         try:
             async for report in stream(_request()):
+                answered = True
                 self._on_load(node_load(node, report, now_s=self._now()))
         except grpc.aio.AioRpcError as error:
             log.debug("load reports of %s: %s %s", node, error.code(), error.details())
+        return answered
+
+
+def next_wait_s(wait_s: float, *, answered: bool) -> float:
+    """Wait after a subscription that ended: a thousand dead nodes must not keep the server busy."""
+    return RECONNECT_S if answered else min(2 * wait_s, limits.REPORT_RETRY_S)
 
 
 def _request() -> Any:

@@ -1,6 +1,7 @@
 """xDS over gRPC: carries bytes between proxies and the hub, and ends streams politely."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from operator import attrgetter
@@ -105,12 +106,17 @@ class _Stream:
         while True:
             for data in connection.take():
                 await self._write_one(connection, context, data)
-            try:
-                async with asyncio.timeout(connection.due_in_s()):
-                    await self._news.wait()
-            except TimeoutError:
-                _LOG.warning("stream %s: waited long enough for clusters", connection.stream_id)
+            await self._wait(connection.due_in_s())
             self._news.clear()
+
+    async def _wait(self, due_in_s: float | None) -> None:
+        """Wait for news, or until something is due without."""
+        if due_in_s is None:
+            await self._news.wait()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(due_in_s):
+                await self._news.wait()
 
     async def _write_one(self, connection: Connection, context: _Context, data: bytes) -> None:
         """Write a response. A client that does not take it in time is forgotten at once.

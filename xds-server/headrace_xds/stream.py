@@ -45,6 +45,7 @@ class AdsStream:
         self._variant = variant
         self._only = only
         self._subscriptions: dict[str, Subscription] = {}
+        self._order: list[Subscription] = []
         self._join(Group())
         self._nonce = 0
         self._believe_until_s: float | None = None
@@ -102,7 +103,9 @@ class AdsStream:
         """Responses to send now, in this order; each counts as sent."""
         self._doubt(now_s)
         responses: list[Response] = []
-        for subscription in self._in_order():
+        for subscription in self._order:
+            if not subscription.may_have_news:
+                continue
             allow = self._ordering.allow(subscription.type_url, now_s)
             while (batch := subscription.next_batch(allow)) is not None:
                 self._nonce += 1
@@ -154,6 +157,7 @@ class AdsStream:
             shelf=self._group.shelf(request.type_url),
         )
         self._subscriptions[request.type_url] = subscription
+        self._order = self._in_order()
         subscription.open(request)
         self._believe()
         return subscription

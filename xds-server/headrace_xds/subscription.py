@@ -189,6 +189,11 @@ class Subscription:
         version = ABSENT if resource is None else resource.version
         return (name, version) in self._bad
 
+    @property
+    def may_have_news(self) -> bool:
+        """False when there is nothing to look at; quick, as it is asked at every event."""
+        return bool(self.dirty or self._bisect) or self._waits_for_nothing()
+
     def next_batch(self, allow: Allow) -> Batch | None:
         """What to send next, None when nothing may be sent; changes nothing but clean names."""
         if self.outstanding and not self.policy.single:

@@ -19,6 +19,12 @@ CONFIG_DOCUMENTS: Final = 20_000
 """Documents of a configuration that are kept as read; an edit reads what it changed."""
 MEMO_SLOTS: Final = 200_000
 """Derived parts of a configuration that are kept; with more, all are derived again."""
+REVISIONS: Final = 500
+"""Configurations that are kept to go back to; the oldest is forgotten."""
+AUTHOR_LENGTH: Final = 64
+"""Characters of who made a revision; more are cut off."""
+NOTE_LENGTH: Final = 500
+"""Characters of what the author says about a revision; more are cut off."""
 CONFIG_DURATION_S: Final = 86_400.0
 """Longest duration a configuration may name."""
 CONFIG_DURATION_MIN_S: Final = 0.001

@@ -193,7 +193,8 @@ class Churn:
         began = time.monotonic()
         url = f"{self._world.admin}/v1/apply"
         async with self._http.post(url, data=route_text(_EDITED, timeout_s)) as answer:
-            answer.raise_for_status()
+            if not answer.ok:
+                raise RuntimeError(await answer.text())
         at_s = await self._last(position, f"models/{_EDITED}", ROUTES)
         self._took_s["a route changes"].append(at_s - began)
 

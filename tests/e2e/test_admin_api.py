@@ -9,6 +9,7 @@ from tests.fakes.control_world import ROUTE, ControlWorld
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
+SHARE = {"alias": None, "weight": 100}
 APPLIED = {"content-type": "application/yaml"}
 
 
@@ -45,6 +46,39 @@ async def test_apply_and_delete_write_the_folder_and_publish(world: ControlWorld
     status, body = await world.send("DELETE", "/v1/objects/models/echo")
     assert (status, body["status"]) == (400, 400)
     assert body["problems"], "a route still names the model"
+
+
+async def test_every_edit_is_a_revision_to_go_back_to(world: ControlWorld) -> None:
+    first = await world.generation()
+    query = "author=ana&note=try%20two"
+    status, body = await world.send("POST", f"/v1/apply?{query}", ROUTE % 2, **APPLIED)
+    assert (status, body["generation"]) == (200, first + 1)
+    newest, before, *_ = (await world.admin("/v1/revisions"))["items"]
+    assert (newest["revision"], newest["author"], newest["note"]) == (first + 1, "ana", "try two")
+    assert (newest["origin"], before["origin"], before["revision"]) == ("api", "folder", first)
+    shown = await world.admin(f"/v1/revisions/{first + 1}")
+    assert shown["changes"] == [
+        {
+            "kind": "Route",
+            "name": "echo",
+            "what": "changed",
+            "fields": [
+                {"path": "spec.split[version=1]", "before": SHARE | {"version": 1}, "after": None},
+                {"path": "spec.split[version=2]", "before": None, "after": SHARE | {"version": 2}},
+            ],
+        }
+    ]
+    assert "+  split: [{version: 2}]" in shown["diff"]
+    await world.serving("2")
+    back = f"/v1/revisions/{first}/rollback"
+    assert (await world.send("POST", f"{back}?dryRun=1"))[1]["generation"] == first + 1
+    status, body = await world.send("POST", back)
+    assert (status, body["generation"]) == (200, first + 2)
+    await world.serving("1")
+    assert (world.config / "route.yaml").read_text() == ROUTE % 1
+    assert (await world.admin("/v1/revisions"))["items"][0]["note"] == f"rollback to {first}"
+    assert (await world.send("POST", "/v1/revisions/999999/rollback"))[0] == 404
+    assert (await world.send("GET", "/v1/revisions/999999"))[0] == 404
 
 
 async def test_a_bad_apply_is_refused_with_every_problem_and_writes_nothing(

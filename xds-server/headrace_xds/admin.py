@@ -14,9 +14,8 @@ from aiohttp import web
 from headrace import limits
 from headrace.config.edit import NotFoundError
 from headrace.config.schema import KINDS
-from headrace_xds import admin_quarantine, views
-from headrace_xds.admin_parts import PARTS, Parts, flag, problem
-from headrace_xds.compiler import Checked
+from headrace_xds import admin_quarantine, admin_revisions, views
+from headrace_xds.admin_parts import PARTS, Parts, authorship, flag, problem, refused
 from headrace_xds.configuration import Unwritable
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,6 +46,7 @@ def admin_app(parts: Parts, *, hosts: frozenset[str] = frozenset()) -> web.Appli
             web.get("/v1/nodes", _nodes),
             web.get("/v1/endpoints", _endpoints),
             *admin_quarantine.ROUTES,
+            *admin_revisions.ROUTES,
         ]
     )
     return app
@@ -170,9 +170,10 @@ async def _apply(request: web.Request) -> web.Response:
     except (UnicodeDecodeError, LookupError):
         return problem(400, "the body is not UTF-8 text")
     dry_run = flag(request, "dryRun")
-    checked, results = await parts.configuration.apply(text, dry_run=dry_run)
+    by = authorship(request)
+    checked, results = await parts.configuration.apply(text, by=by, dry_run=dry_run)
     if checked.compiled is None:
-        return _refused(checked)
+        return refused(checked)
     split = [(*key.split("/", 1), result) for key, result in results.items()]
     return web.json_response(
         {
@@ -189,11 +190,13 @@ async def _delete(request: web.Request) -> web.Response:
     kind, name = _kind(request), request.match_info["name"]
     dry_run = flag(request, "dryRun")
     try:
-        checked = await parts.configuration.delete(kind, name, dry_run=dry_run)
+        checked = await parts.configuration.delete(
+            kind, name, by=authorship(request), dry_run=dry_run
+        )
     except NotFoundError:
         return problem(404, f"there is no {kind} {name!r}")
     if checked.compiled is None:
-        return _refused(checked)
+        return refused(checked)
     return web.json_response(
         {
             "dryRun": dry_run,
@@ -222,17 +225,6 @@ async def _nodes(request: web.Request) -> web.Response:
 
 async def _endpoints(request: web.Request) -> web.Response:
     return web.json_response({"items": views.endpoint_views(request.app[PARTS].control)})
-
-
-def _refused(checked: Checked) -> web.Response:
-    if checked.failure:
-        return problem(503, f"nothing was changed: {checked.failure}")
-    errors = sum(1 for found in checked.problems if found.is_error)
-    return problem(
-        400,
-        f"the configuration has {errors} errors; nothing was changed",
-        problems=views.problem_views(checked.problems),
-    )
 
 
 def _kind(request: web.Request) -> str:

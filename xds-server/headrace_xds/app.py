@@ -30,6 +30,7 @@ from headrace_xds.observer import StreamObserver
 from headrace_xds.orca import LoadReports
 from headrace_xds.publish import kept
 from headrace_xds.publish.publisher import Publisher
+from headrace_xds.revisions import Revisions
 from headrace_xds.secrets import SecretStore, load_names, save_names
 from headrace_xds.server import AdsServer, serve
 from headrace_xds.source.files import changes, write_file
@@ -38,6 +39,7 @@ from headrace_xds.status import Statuses
 
 LEDGER_FILE: Final = "ledger.db"
 SECRETS_FILE: Final = "secret-names.json"
+REVISIONS_FILE: Final = "revisions.db"
 QUARANTINE_FILE: Final = "quarantine.json"
 
 log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class Options:
 class ControlServer:
     """Everything that runs in the process, and the order in which it starts and stops."""
 
-    def __init__(self, options: Options, ledger: Ledger) -> None:
+    def __init__(self, options: Options, ledger: Ledger, revisions: Revisions) -> None:
         now = time.monotonic
         self._options = options
         self._ledger = ledger
@@ -114,6 +116,7 @@ class ControlServer:
             wall_s=time.time,
             gate=gate,
             secrets=lambda: self.secrets.states,
+            revisions=revisions,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -270,7 +273,9 @@ class ControlServer:
 async def run(options: Options, stop: asyncio.Event) -> None:
     """Run the control server until ``stop`` is set."""
     ledger = await asyncio.to_thread(Ledger.open, options.state_dir / LEDGER_FILE)
+    revisions = await asyncio.to_thread(Revisions.open, options.state_dir / REVISIONS_FILE)
     try:
-        await ControlServer(options, ledger).run(stop)
+        await ControlServer(options, ledger, revisions).run(stop)
     finally:
         ledger.close()
+        revisions.close()

@@ -6,6 +6,7 @@ the list of problems.
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,10 +22,13 @@ from headrace_xds.control import Compiled
 from headrace_xds.gate.envoy import NoVerdict
 from headrace_xds.gate.gate import Gate
 from headrace_xds.lastgood import LastGood
-from headrace_xds.source.files import Folder, read_folder, write_file
+from headrace_xds.revisions import Authorship, Revision, Revisions
+from headrace_xds.source.files import Folder, owner, read_folder, write_file
 from headrace_xds.translate.fragments import FragmentCache
 
 LAST_GOOD_FILE: Final = "last-good.json"
+NOBODY: Final = Authorship("", "api")
+"""Of an edit whose author does not say who they are."""
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,7 @@ class Configuration:
         wall_s: Callable[[], float],
         gate: Gate | None = None,
         secrets: Callable[[], Mapping[str, SecretState] | None] = lambda: None,
+        revisions: Revisions | None = None,
     ) -> None:
         self.folder_path = folder
         self.problems: tuple[Problem, ...] = ()
@@ -69,6 +74,7 @@ class Configuration:
         self._gate = gate
         self._wall_s = wall_s
         self._secrets = secrets
+        self.revisions = revisions
         self._cache = FragmentCache()
         self._busy = asyncio.Lock()
 
@@ -114,9 +120,12 @@ class Configuration:
             if instead_of is not None and self.folder is not instead_of:
                 return
             checked = await self._check(folder.files)
-            await self._take(folder, checked)
+            by = await asyncio.to_thread(self._owner, folder)
+            await self._take(folder, checked, by)
 
-    async def apply(self, text: str, *, dry_run: bool) -> tuple[Checked, dict[str, str]]:
+    async def apply(
+        self, text: str, *, by: Authorship = NOBODY, dry_run: bool
+    ) -> tuple[Checked, dict[str, str]]:
         """Put documents into the folder; the outcome and a result for each of their objects."""
         request = await asyncio.to_thread(load, [("request", text)])
         if not request.ok:
@@ -129,10 +138,12 @@ class Configuration:
             checked = await self._check(files)
             results = _results(before, request, checked)
             if checked.compiled is not None and not dry_run:
-                await self._write(folder, files, checked)
+                await self._write(folder, files, checked, by)
             return checked, results
 
-    async def delete(self, kind: str, name: str, *, dry_run: bool) -> Checked:
+    async def delete(
+        self, kind: str, name: str, *, by: Authorship = NOBODY, dry_run: bool
+    ) -> Checked:
         """Take an object out of the folder; NotFoundError where there is none."""
         async with self._busy:
             folder = await self._read()
@@ -140,7 +151,18 @@ class Configuration:
             files = _merged(folder.files, changed)
             checked = await self._check(files)
             if checked.compiled is not None and not dry_run:
-                await self._write(folder, files, checked)
+                await self._write(folder, files, checked, by)
+            return checked
+
+    async def rollback(
+        self, revision: Revision, *, by: Authorship = NOBODY, dry_run: bool
+    ) -> Checked:
+        """Put the files of a revision in place of those of the folder, checked as any edit."""
+        async with self._busy:
+            folder = await self._read()
+            checked = await self._check(revision.files)
+            if checked.compiled is not None and not dry_run:
+                await self._write(folder, revision.files, checked, by)
             return checked
 
     async def _check(self, files: Mapping[str, str]) -> Checked:
@@ -168,15 +190,22 @@ class Configuration:
             raise Unwritable("; ".join(folder.unreadable))
         return folder
 
-    async def _write(self, folder: Folder, files: Mapping[str, str], checked: Checked) -> None:
+    def _owner(self, folder: Folder) -> Authorship:
+        """Who owns the file that was written last, as far as the system says."""
+        edited = [n for n, text in folder.files.items() if self.folder.files.get(n) != text]
+        return Authorship(owner(self.folder_path, edited), "folder", ", ".join(sorted(edited)))
+
+    async def _write(
+        self, folder: Folder, files: Mapping[str, str], checked: Checked, by: Authorship
+    ) -> None:
         for name, text in files.items():
             if folder.files.get(name) != text:
                 await asyncio.to_thread(write_file, self.folder_path / name, text)
         for name in folder.files.keys() - files.keys():
             await asyncio.to_thread((self.folder_path / name).unlink)
-        await self._take(Folder(files), checked)
+        await self._take(Folder(files), checked, by)
 
-    async def _take(self, folder: Folder, checked: Checked) -> None:
+    async def _take(self, folder: Folder, checked: Checked, by: Authorship) -> None:
         self.folder = folder
         self.problems = checked.problems
         self.unreadable = (*folder.unreadable, *filter(None, (checked.failure,)))
@@ -197,20 +226,29 @@ class Configuration:
             self.rejections += 1
             return
         objects = {key_of(placed.object): placed.object for placed in checked.objects}
-        await self._keep(lastgood.succeed(self._kept, folder.files, objects))
+        await self._keep(lastgood.succeed(self._kept, folder.files, objects), by)
         self.objects = checked.objects
         self.last_success_s = self._wall_s()
         log.info("configuration generation %d: %d objects", self.generation, len(objects))
 
-    async def _keep(self, kept: LastGood) -> None:
+    async def _keep(self, kept: LastGood, by: Authorship) -> None:
         """Remember what is in effect, on disk if the disk lets us."""
-        changed, self._kept = kept != self._kept, kept
+        changed, risen = kept != self._kept, kept.generation != self.generation
+        self._kept = kept
         if not changed:
             return
         try:
             await asyncio.to_thread(lastgood.save, self._path, kept)
         except OSError as error:
             log.error("the last good configuration cannot be kept in %s: %s", self._path, error)
+        if not risen or self.revisions is None:
+            return
+        at_s = self._wall_s()
+        revision = Revision(number=kept.generation, at_s=at_s, by=by, files=kept.files)
+        try:
+            await asyncio.to_thread(self.revisions.add, revision)
+        except sqlite3.Error as error:
+            log.error("revision %d cannot be kept: %s", revision.number, error)
 
 
 def _complain(unreadable: Sequence[str], problems: Sequence[Problem], *, serving: int) -> None:

@@ -45,7 +45,7 @@ class Ledger:
                 connection.close()
                 raise
         except (sqlite3.DatabaseError, msgspec.MsgspecError, ValueError) as error:
-            aside = _set_aside(path)
+            aside = set_aside(path)
             log.error(
                 "ledger %s cannot be read (%s): it was moved to %s and the server starts without "
                 "it; endpoints stay as proxies know them until GPU nodes return",
@@ -112,7 +112,8 @@ def _read(connection: sqlite3.Connection) -> Record:
     )
 
 
-def _set_aside(path: Path) -> Path:
+def set_aside(path: Path) -> Path:
+    """Rename a database that cannot be read, with its companions; its name from now on."""
     number = 1
     while (aside := path.with_name(f"{path.name}.unreadable-{number}")).exists():
         number += 1

@@ -157,6 +157,8 @@ class Ordering:
         clusters = self._subscriptions.get(CLUSTER)
         if clusters is not None:
             for name, held in clusters.held.items():
+                if held.version == ABSENT:
+                    continue
                 used.add(name)
                 if held.resource is not None:
                     live.append(held.resource)

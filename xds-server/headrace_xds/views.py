@@ -16,6 +16,7 @@ from headrace_xds.eds import Endpoint
 from headrace_xds.fleet import Proxy, SyncState, TypeStatus
 from headrace_xds.publish.publisher import Active, Publisher
 from headrace_xds.publish.quarantine import Refusal
+from headrace_xds.revisions import Revision
 from headrace_xds.translate.resources import (
     CLUSTER,
     ENDPOINTS,
@@ -115,6 +116,22 @@ def canary_view(publisher: Publisher, *, now_s: float) -> Json | None:
         "proxy": canary.node,
         "waitingSeconds": None if since_s is None else _age(since_s, now_s),
     }
+
+
+def revision_view(revision: Revision) -> Json:
+    """Who made a configuration, when and from where."""
+    return {
+        "revision": revision.number,
+        "at": rfc3339(revision.at_s),
+        "author": revision.by.author,
+        "origin": revision.by.origin,
+        "note": revision.by.note,
+    }
+
+
+def rfc3339(at_s: float) -> str:
+    """A time of the wall clock as people and programs read it."""
+    return datetime.fromtimestamp(at_s, UTC).isoformat(timespec="seconds")
 
 
 def endpoint_views(control: Control) -> list[Json]:
@@ -255,7 +272,7 @@ def _refusal_view(refusal: Refusal, active: list[Active]) -> Json:
         "build": refusal.build,
         "proxy": refusal.proxy,
         "message": refusal.message,
-        "at": datetime.fromtimestamp(refusal.at_s, UTC).isoformat(timespec="seconds"),
+        "at": rfc3339(refusal.at_s),
         "wantedBy": [
             {
                 "group": found.group,

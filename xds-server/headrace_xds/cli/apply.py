@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.config.load import load
 from headrace.config.problems import Problem
-from headrace_xds.cli import problems, sources
+from headrace_xds.cli import author, problems, sources
 from headrace_xds.cli.client import Admin, Refusal
 from headrace_xds.cli.console import CommandError, Console, Exit
 from headrace_xds.cli.output import add_format, render
@@ -29,6 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="client: check here only; server: check there too; nothing is changed",
     )
+    author.add_note(parser)
     add_format(parser, "table", "json", "yaml", "name")
 
 
@@ -41,7 +42,7 @@ def run(flags: argparse.Namespace, console: Console) -> int:
         # References may point at what only the server has: they are not looked at here.
         results = [_result(placed.object) for placed in loaded.objects]
         return _show(flags, console, results, suffix=" (client dry run)")
-    query = {"dryRun": "1"} if flags.dry_run == "server" else {}
+    query = {**author.query(flags), **({"dryRun": "1"} if flags.dry_run == "server" else {})}
     text = "\n---\n".join(text for _, text in files)
     try:
         answer = Admin(flags.server).post("/v1/apply", text, **query)

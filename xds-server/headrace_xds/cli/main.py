@@ -44,6 +44,8 @@ COMMANDS = {
     "why": Entry("why", "say where a request goes, and why"),
     "explain": Entry("explain", "say what a kind or a field means"),
     "proxy status": Entry("proxy_status", "show which proxy has which configuration in effect"),
+    "revisions": Entry("revisions", "show who changed the mesh, when and how"),
+    "rollback": Entry("rollback", "go back to a revision"),
     "quarantine": Entry("quarantine", "show what proxies refused and nobody is sent again"),
     "canary release": Entry("canary", "let gateways go on without the canary proxy"),
     "bench": Entry("bench", "run a benchmark of this repository"),

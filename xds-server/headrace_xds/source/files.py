@@ -4,8 +4,10 @@ The folder is read whole and compared by content, so renames, touched files and 
 a mounted ConfigMap cause nothing by themselves.
 """
 
+import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+import pwd
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -84,6 +86,21 @@ def _mark(entry: os.DirEntry[str]) -> tuple[str, int, int, int]:
     except OSError:
         return entry.name, 0, 0, 0
     return entry.name, stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def owner(path: Path, names: Iterable[str]) -> str:
+    """Who owns the newest of these files; "" where nobody can say, as for files that are gone."""
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            found.append((path / name).stat())
+    if not found:
+        return ""
+    number = max(found, key=lambda stat: stat.st_mtime_ns).st_uid
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -43,6 +43,7 @@ def admin_app(parts: Parts, *, hosts: frozenset[str] = frozenset()) -> web.Appli
             web.delete("/v1/objects/{kind}/{name}", _delete),
             web.post("/v1/apply", _apply),
             web.get("/v1/proxies", _proxies),
+            web.get("/v1/proxies/{id:.+}/resources", _resources),
             web.get("/v1/nodes", _nodes),
             web.get("/v1/endpoints", _endpoints),
             *admin_quarantine.ROUTES,
@@ -215,6 +216,15 @@ async def _proxies(request: web.Request) -> web.Response:
             "items": views.proxy_views(parts.control, now_s=parts.now()),
         }
     )
+
+
+async def _resources(request: web.Request) -> web.Response:
+    parts, name = request.app[PARTS], request.match_info["id"]
+    proxy = parts.control.fleet.proxies.get(name)
+    if proxy is None:
+        return problem(404, f"proxy {name!r} is not connected")
+    served = parts.publisher.offered(proxy.id, proxy.build)
+    return web.json_response({"items": views.resource_views(served)})
 
 
 async def _nodes(request: web.Request) -> web.Response:

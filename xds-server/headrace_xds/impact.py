@@ -4,12 +4,12 @@ Routes, clusters, endpoints and filters change under running requests, which Env
 they began with. A changed listener is drained: what runs longer than the drain time is cut.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from headrace.config.changes import What
 from headrace_xds.control import Compiled
-from headrace_xds.translate.resources import LISTENER
+from headrace_xds.translate.resources import LISTENER, Resource
 from headrace_xds.views import SHORT_TYPES
 
 _ORDER: Final = {short: place for place, short in enumerate(SHORT_TYPES.values())}
@@ -47,12 +47,18 @@ def _changes(before: Compiled, after: Compiled) -> Iterator[ResourceChange]:
         old, new = before.resources.get(gateway, {}), after.resources.get(gateway, {})
         for type_url in old.keys() | new.keys():
             one, other = old.get(type_url, {}), new.get(type_url, {})
-            short = SHORT_TYPES[type_url]
-            for name in one.keys() | other.keys():
-                was, will = one.get(name), other.get(name)
-                if was is None:
-                    yield ResourceChange(gateway, short, name, "added")
-                elif will is None:
-                    yield ResourceChange(gateway, short, name, "removed")
-                elif was.version != will.version:
-                    yield ResourceChange(gateway, short, name, "changed")
+            for name, what in _differences(one, other):
+                yield ResourceChange(gateway, SHORT_TYPES[type_url], name, what)
+
+
+def _differences(
+    before: Mapping[str, Resource], after: Mapping[str, Resource]
+) -> Iterator[tuple[str, What]]:
+    for name in before.keys() | after.keys():
+        was, will = before.get(name), after.get(name)
+        if was is None:
+            yield name, "added"
+        elif will is None:
+            yield name, "removed"
+        elif was.version != will.version:
+            yield name, "changed"

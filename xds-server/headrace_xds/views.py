@@ -26,6 +26,7 @@ from headrace_xds.translate.resources import (
     RUNTIME,
     SCOPES,
     SECRET,
+    Resource,
 )
 
 Json = dict[str, Any]
@@ -116,6 +117,15 @@ def canary_view(publisher: Publisher, *, now_s: float) -> Json | None:
         "proxy": canary.node,
         "waitingSeconds": None if since_s is None else _age(since_s, now_s),
     }
+
+
+def resource_views(served: Mapping[str, Mapping[str, Resource]]) -> list[Json]:
+    """Name and version of every resource that a proxy is served."""
+    return [
+        {"type": SHORT_TYPES[type_url], "name": name, "version": found.version}
+        for type_url, resources in served.items()
+        for name, found in sorted(resources.items())
+    ]
 
 
 def revision_view(revision: Revision) -> Json:

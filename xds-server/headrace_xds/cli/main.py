@@ -48,6 +48,8 @@ COMMANDS = {
     "why": Entry("why", "say where a request goes, and why"),
     "explain": Entry("explain", "say what a kind or a field means"),
     "proxy status": Entry("proxy_status", "show which proxy has which configuration in effect"),
+    "proxy config": Entry("proxy_config", "show what an Envoy has live"),
+    "proxy diff": Entry("proxy_diff", "compare what a proxy is served with what it has live"),
     "revisions": Entry("revisions", "show who changed the mesh, when and how"),
     "rollback": Entry("rollback", "go back to a revision"),
     "quarantine": Entry("quarantine", "show what proxies refused and nobody is sent again"),

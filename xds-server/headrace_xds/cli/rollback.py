@@ -7,8 +7,7 @@ from headrace_xds.cli.client import Admin, Refusal
 from headrace_xds.cli.console import Console, Exit
 
 EXAMPLES = """\
-  headrace revisions                          which are there?
-  headrace rollback 7
+  headrace rollback 7                         headrace revisions shows which there are
   headrace rollback 7 --dry-run               would the checks of today let it pass?
 """
 

@@ -43,6 +43,11 @@ class Audience:
         """What is served of a type."""
         return self._offered.get(type_url, {})
 
+    @property
+    def everything(self) -> Mapping[str, Resources]:
+        """What is served, by type."""
+        return self._offered
+
     def offer(self, type_url: str, wanted: Resources, held: Held) -> Resources:
         """Take in what is wanted; returns what to serve."""
         offered = dict(wanted)

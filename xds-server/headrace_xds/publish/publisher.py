@@ -266,6 +266,11 @@ class Publisher:
             self._keep()
         return released
 
+    def offered(self, proxy: str, build: str) -> Mapping[str, Resources]:
+        """What a gateway's proxy is served, by type."""
+        audience = self._audience_of(NodeInfo(proxy, build=build))
+        return {} if audience is None else audience.everything
+
     def active(self) -> Iterator[Active]:
         """Refusals of what is wanted now, with what is served instead."""
         for refusal in self.quarantine:

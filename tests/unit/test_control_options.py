@@ -26,3 +26,14 @@ def test_wrong_options_end_with_what_is_wrong(
     with pytest.raises(SystemExit):
         parse(["--config", str(tmp_path), "--state-dir", str(tmp_path), "--no-gate", *arguments])
     assert said in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone_is_an_error_unless_something_was_good_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--config", str(tmp_path / "gone"), "--state-dir", str(tmp_path), "--no-gate"]
+    with pytest.raises(SystemExit):
+        parse(given)
+    assert "no such folder" in capsys.readouterr().err
+    (tmp_path / "last-good.json").write_text("{}")
+    assert parse(given).config == tmp_path / "gone"

@@ -12,6 +12,7 @@ from pathlib import Path
 from headrace import limits, names
 from headrace_xds.app import Options, run
 from headrace_xds.binaries import BinaryMissingError, envoy
+from headrace_xds.configuration import LAST_GOOD_FILE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,7 +72,8 @@ def parse(arguments: Sequence[str]) -> Options:
     """Options on a command line; exits with usage when they are wrong."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
-    if not parsed.config.is_dir():
+    if not parsed.config.is_dir() and not (parsed.state_dir / LAST_GOOD_FILE).exists():
+        # With a last good configuration a restart serves on, whatever became of the folder.
         parser.error(f"--config {parsed.config}: no such folder")
     gate = None
     if not parsed.no_gate:

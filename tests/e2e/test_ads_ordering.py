@@ -12,11 +12,11 @@ from headrace import limits
 from headrace_xds.messages import Variant
 from headrace_xds.translate.bootstrap import bootstrap
 from headrace_xds.translate.packing import ads
-from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, ROUTES
+from headrace_xds.translate.resources import CLUSTER, ENDPOINTS, LISTENER, ROUTES
 from tests.fakes import mesh_ir
 from tests.fakes.ads_mesh import NODE, Mesh, one_cluster
-from tests.fakes.ads_recorder import until
-from tests.fakes.ads_resources import ADS, cluster, endpoints, routes
+from tests.fakes.ads_recorder import RecordedHub, until
+from tests.fakes.ads_resources import ADS, cluster, endpoints, listener, routes
 
 pytestmark = [pytest.mark.e2e]
 
@@ -88,6 +88,27 @@ async def test_ordering_a_cluster_that_warms_across_a_reconnect_is_answered(mesh
     mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset())
     await mesh.restart(mesh.world)
     await mesh.hosts("w", 1)
+    assert await mesh.envoy.get(mesh.port) == 200
+
+
+# Over SotW nobody can be told that there are no endpoints: Envoy gives up by itself, after 15 s.
+@pytest.mark.parametrize("mesh", [Variant.DELTA], indirect=True, ids=["delta"])
+async def test_ordering_a_cluster_that_warms_is_dropped_by_a_server_that_does_not_know_it(
+    mesh: Mesh,
+) -> None:
+    mesh.world.hub.withhold(NODE, ENDPOINTS, frozenset({"w"}))
+    mesh.publish(CLUSTER, cluster("a"), cluster("w"))
+    await until(lambda: (ENDPOINTS, "w") in _asked(mesh))
+    await mesh.server.stop()
+    again = RecordedHub()
+    again.publish(NODE, CLUSTER, cluster("a"))
+    again.publish(NODE, ENDPOINTS, endpoints("a", mesh.upstream))
+    again.publish(NODE, LISTENER, listener("web", mesh.port, "table"))
+    again.publish(NODE, ROUTES, routes("table", "a"))
+    await mesh.restart(again)
+    # Envoy asks for clusters only once the endpoints of the one that waits were answered.
+    await until(lambda: any(type_url == CLUSTER for type_url, _ in again.seen.claims))
+    await mesh.hosts("w", -1)
     assert await mesh.envoy.get(mesh.port) == 200
 
 

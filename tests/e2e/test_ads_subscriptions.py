@@ -112,6 +112,21 @@ async def test_r8_after_a_restart_nothing_is_sent_that_is_held_as_it_is(mesh: Me
     assert (CLUSTER, {"a": cluster("a").version}) in again.seen.claims
 
 
+async def test_r8_four_thousand_edits_without_a_meaning_send_nothing(mesh: Mesh) -> None:
+    before = len(mesh.world.sent.responses)
+    for _ in range(1_000):
+        mesh.publish(CLUSTER, cluster("a"))
+        mesh.publish(ENDPOINTS, endpoints("a", mesh.upstream))
+        mesh.publish(LISTENER, listener("web", mesh.port, "table"))
+        mesh.publish(ROUTES, routes("table", "a"))
+    # What is sent after them has passed everything that they could have caused.
+    mesh.publish(ROUTES, routes("table", "a", request_headers_to_remove=["x-any"]))
+    await until(
+        lambda: mesh.world.seen.holds(routes("table", "a", request_headers_to_remove=["x-any"]))
+    )
+    assert len(mesh.world.sent.responses) == before + 1
+
+
 async def test_r9_endpoints_shrink_to_an_empty_assignment_and_not_to_a_removal(mesh: Mesh) -> None:
     mesh.publish(ENDPOINTS, endpoints("a"))
     await mesh.hosts("a", 0)

@@ -71,11 +71,11 @@ def measured(*, mesh_answers: int) -> tuple[dict[str, float], list[dict[str, Any
 def test_the_benchmarks_are_named_and_a_part_of_one_is_none(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert bench.names() == ["gateway", "streams", "xds-push"]
+    assert bench.names() == ["config-fuzz", "gateway", "streams", "xds-push"]
     assert cli.main(["bench"]) == Exit.OK
-    assert capsys.readouterr().out == "gateway\nstreams\nxds-push\n"
+    assert capsys.readouterr().out == "config-fuzz\ngateway\nstreams\nxds-push\n"
     assert cli.main(["bench", "large_mesh"]) == Exit.USAGE
-    assert "benchmarks: gateway, streams, xds-push" in capsys.readouterr().err
+    assert "benchmarks: config-fuzz, gateway" in capsys.readouterr().err
 
 
 def test_every_case_is_measured_on_every_road() -> None:

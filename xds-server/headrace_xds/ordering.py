@@ -65,6 +65,15 @@ class Ordering:
         ends = (since_s + limits.GATE_S for since_s in self._waiting_since_s.values())
         return min((end_s for end_s in ends if end_s > now_s), default=None)
 
+    def look_again(self) -> None:
+        """Stop the clock of what nothing is pending for any more, whoever waited for it."""
+        if not self._waiting_since_s:
+            return
+        if not self._clusters_pending():
+            self._waiting_since_s.pop(_CLUSTERS_PENDING, None)
+        if not self._routes_pending():
+            self._waiting_since_s.pop(_ROUTES_PENDING, None)
+
     def _waits(self, reason: str, now_s: float, *, pending: bool) -> bool:
         if not pending:
             self._waiting_since_s.pop(reason, None)

@@ -102,6 +102,7 @@ class AdsStream:
     def take(self, now_s: float) -> tuple[Response, ...]:
         """Responses to send now, in this order; each counts as sent."""
         self._doubt(now_s)
+        self._ordering.look_again()
         responses: list[Response] = []
         for subscription in self._order:
             if not subscription.may_have_news:

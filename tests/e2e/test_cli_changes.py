@@ -142,6 +142,30 @@ def test_revisions_are_shown_and_a_rollback_is_one_more(run: Run, tmp_path: Path
     assert run("revisions", "99999")[0] == Exit.NEGATIVE
 
 
+def test_wait_ends_when_the_configuration_is_in_effect_or_never_will_be(
+    run: Run, mesh: LocalMesh, tmp_path: Path
+) -> None:
+    assert run("apply", "-f", route(tmp_path, "6s"))[0] == Exit.OK
+    status, data, _ = run("wait", "--in-effect")
+    assert status == Exit.OK
+    generation = int(data.split()[1])
+    assert data == f"generation {generation} is in effect\n"
+    late = run("wait", "--in-effect", "--generation", str(generation + 1), "--timeout", "0.2s")
+    assert late[0] == Exit.NEGATIVE
+    assert "of 1 proxies" in late[2]
+    broken = mesh.config_dir / "broken.yaml"
+    broken.write_text("kind: Nonsense\n")
+    try:
+        deadline = time.monotonic() + 10
+        while run("wait", "--in-effect", "--timeout", "5s")[0] == Exit.OK:
+            assert time.monotonic() < deadline
+        assert "was refused" in run("wait", "--in-effect", "--timeout", "5s")[2]
+    finally:
+        broken.unlink()
+    with pytest.raises(SystemExit):
+        run("wait", "--in-effect", "--timeout", "soon")
+
+
 def test_validate_asks_a_real_envoy(run: Run, tmp_path: Path) -> None:
     status, data, complaint = run("validate", "-f", str(MESH))
     assert status == Exit.OK

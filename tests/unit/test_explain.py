@@ -109,3 +109,10 @@ def test_programs_get_the_same_as_json(capsys: pytest.CaptureFixture[str]) -> No
     assert cli.main(["explain", "route", "-o", "json", "--recursive"]) == Exit.OK
     spec = json.loads(capsys.readouterr().out)["fields"][2]
     assert {field["path"] for field in spec["fields"]} >= {"spec.retry", "spec.split"}
+
+
+def test_a_code_is_explained_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["explain", "hr0105"]) == Exit.OK
+    said = capsys.readouterr().out
+    assert said.startswith("HR0105: Referenced alias not found\n    Error. Add the alias")
+    assert cli.main(["explain", "HR9999"]) == Exit.NEGATIVE

@@ -206,7 +206,8 @@ def document() -> str:
         parts.append(f"\n## {prefix}xx: {title}\n\n| code | severity | what | remedy |\n")
         parts.append("|---|---|---|---|\n")
         parts += [
-            f"| {code} | {row.severity.label} | {row.title} | {row.remedy} |\n"
+            f"| [{code}](problems/{code}.md) | {row.severity.label} "
+            f"| {row.title} | {row.remedy} |\n"
             for code, row in CODES.items()
             if code.startswith(prefix)
         ]

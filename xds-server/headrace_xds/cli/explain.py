@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.config.explain import Explained, UnknownFieldError, explain
+from headrace.config.problems import CODES
 from headrace_xds.cli.console import BOLD, CommandError, Console, Exit
 from headrace_xds.cli.output import add_format, render
 
@@ -17,19 +18,24 @@ EXAMPLES = """\
   headrace explain route.spec.retry           one field and those below it
   headrace explain model --recursive          every field of a kind
   headrace explain mesh.spec.regions -o json
+  headrace explain HR0105                     a code of headrace analyze
 """
 WIDTH = 96
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Flags."""
-    parser.add_argument("what", metavar="KIND[.FIELD...]", help="such as route.spec.retry")
+    parser.add_argument("what", metavar="KIND[.FIELD...]|CODE", help="such as route.spec.retry")
     parser.add_argument("--recursive", action="store_true", help="all fields below, not one level")
     add_format(parser, "text", "json", "yaml")
 
 
 def run(flags: argparse.Namespace, console: Console) -> int:
-    """Print the explanation; exit 1 when there is no such kind or field."""
+    """Print the explanation; exit 1 when there is no such kind, field or code."""
+    if (code := CODES.get(flags.what.upper())) is not None:
+        name = flags.what.upper()
+        console.data(f"{name}: {code.title}\n    {code.severity.label}. {code.remedy}")
+        return Exit.OK
     try:
         found = explain(flags.what)
     except UnknownFieldError as error:

@@ -48,6 +48,7 @@ COMMANDS = {
     "why": Entry("why", "say where a request goes, and why"),
     "explain": Entry("explain", "say what a kind or a field means"),
     "proxy status": Entry("proxy_status", "show which proxy has which configuration in effect"),
+    "wait": Entry("wait", "wait until a configuration is in effect"),
     "proxy config": Entry("proxy_config", "show what an Envoy has live"),
     "proxy diff": Entry("proxy_diff", "compare what a proxy is served with what it has live"),
     "revisions": Entry("revisions", "show who changed the mesh, when and how"),

@@ -142,6 +142,19 @@ def test_revisions_are_shown_and_a_rollback_is_one_more(run: Run, tmp_path: Path
     assert run("revisions", "99999")[0] == Exit.NEGATIVE
 
 
+def test_describe_shows_what_belongs_to_an_object(run: Run) -> None:
+    status, data, _ = run("describe", "model/identity")
+    assert status == Exit.OK
+    for part in ("model/identity, generation", "InEffect", "routes: none", "no node holds"):
+        assert part in data
+    assert "m-identity-1-http: 0 endpoints" in data
+    assert "HR0301" in data
+    assert "no node" in run("describe", "pool", "eu-a")[1]
+    assert run("describe", "mesh/identity")[0] == Exit.OK
+    assert run("describe", "model/none")[0] == Exit.NEGATIVE
+    assert run("describe", "model")[0] == Exit.NEGATIVE
+
+
 def test_wait_ends_when_the_configuration_is_in_effect_or_never_will_be(
     run: Run, mesh: LocalMesh, tmp_path: Path
 ) -> None:
@@ -162,6 +175,8 @@ def test_wait_ends_when_the_configuration_is_in_effect_or_never_will_be(
         assert "was refused" in run("wait", "--in-effect", "--timeout", "5s")[2]
     finally:
         broken.unlink()
+    while run("wait", "--in-effect", "--timeout", "5s")[0] != Exit.OK:
+        assert time.monotonic() < deadline + 20
     with pytest.raises(SystemExit):
         run("wait", "--in-effect", "--timeout", "soon")
 
@@ -173,19 +188,6 @@ def test_validate_asks_a_real_envoy(run: Run, tmp_path: Path) -> None:
     assert "Envoy takes all" in complaint
     (tmp_path / "mesh.yaml").write_text("kind: Mesh\n")
     assert run("validate", "-f", str(tmp_path))[0] == Exit.NEGATIVE
-
-
-def test_describe_shows_what_belongs_to_an_object(run: Run) -> None:
-    status, data, _ = run("describe", "model/identity")
-    assert status == Exit.OK
-    for part in ("model/identity, generation", "InEffect", "routes: none", "no node holds"):
-        assert part in data
-    assert "m-identity-1-http: 0 endpoints" in data
-    assert "HR0301" in data
-    assert "no node" in run("describe", "pool", "eu-a")[1]
-    assert run("describe", "mesh/identity")[0] == Exit.OK
-    assert run("describe", "model/none")[0] == Exit.NEGATIVE
-    assert run("describe", "model")[0] == Exit.NEGATIVE
 
 
 def test_a_proxy_has_live_what_it_is_served(run: Run, mesh: LocalMesh, tmp_path: Path) -> None:

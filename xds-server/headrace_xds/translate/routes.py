@@ -1,8 +1,10 @@
 """Routes of one model: each for every protocol, pinned versions first."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
+from envoy.config.route.v3 import route_components_pb2
 from envoy_data_plane.envoy.config.common.mutation_rules.v3 import HeaderMutation
 from envoy_data_plane.envoy.config.core.v3 import Metadata, RuntimeFractionalPercent
 from envoy_data_plane.envoy.config.route.v3 import (
@@ -13,8 +15,6 @@ from envoy_data_plane.envoy.config.route.v3 import (
     RouteActionHashPolicyHeader,
     RouteActionMaxStreamDuration,
     RouteActionRequestMirrorPolicy,
-    WeightedCluster,
-    WeightedClusterClusterWeight,
 )
 from envoy_data_plane.envoy.type.v3 import FractionalPercent
 from envoy_data_plane.google.protobuf import Struct, Value
@@ -40,19 +40,23 @@ from headrace_xds.translate.wire import Template, field, slot
 
 HOST_ROUTES_FIELD: Final = 3
 """Field of a VirtualHost that holds its routes."""
+_ROUTE_ACTION: Final = 2
+"""Field of a Route that holds its action."""
 
 
 class _Shape(NamedTuple):
-    """What the bytes of one Envoy route depend on, apart from names."""
+    """What the bytes of one Envoy route depend on, apart from names, weights and the timeout.
+
+    Those are what people edit: they are written beside the template, which parsers merge.
+    """
 
     kind: Kind
     pinned: bool
     hosts: tuple[str, ...]
     headers: tuple[tuple[str, str], ...]
-    weights: tuple[int, ...]
+    splits: bool
     sticky_header: str | None
     mirror_percent: int | None
-    timeout_s: float
     retry: ir.Retry
     idempotent: bool
     limited: bool
@@ -84,16 +88,16 @@ def _route(route: ir.Route, cache: FragmentCache) -> bytes:
                     pinned=pinned,
                     hosts=route.hosts,
                     headers=route.headers,
-                    weights=() if pinned else tuple(arm.weight for arm in arms),
+                    splits=not pinned and len(arms) > 1,
                     sticky_header=None if pinned else route.sticky_header,
                     mirror_percent=route.mirror.percent if route.mirror else None,
-                    timeout_s=route.timeout_s,
                     retry=route.retry,
                     idempotent=route.idempotent,
                     limited=route.rate_limit is not None,
                 )
                 values = _values(route, arms, kind, pinned=pinned)
-                out += field(HOST_ROUTES_FIELD, _fill(shape, values, cache))
+                filled = _fill(shape, values, cache)
+                out += field(HOST_ROUTES_FIELD, filled + _edited(shape, values, route, arms))
         return bytes(out)
 
     # The bucket itself is in the rate limit filter: its numbers do not change a route.
@@ -113,15 +117,15 @@ def _pinned_only(model: str, *, idempotent: bool, cache: FragmentCache) -> bytes
                 pinned=True,
                 hosts=(),
                 headers=(),
-                weights=(),
+                splits=False,
                 sticky_header=None,
                 mirror_percent=None,
-                timeout_s=PINNED_TIMEOUT_S,
                 retry=PINNED_RETRY,
                 idempotent=idempotent,
                 limited=False,
             )
-            out += field(HOST_ROUTES_FIELD, _fill(shape, {"name": f"{model}/pinned/{kind}"}, cache))
+            filled = _fill(shape, {"name": f"{model}/pinned/{kind}"}, cache)
+            out += field(HOST_ROUTES_FIELD, filled + _action(_timeout(kind, PINNED_TIMEOUT_S)))
         return bytes(out)
 
     return cache.get(("pinned", model, idempotent), build)
@@ -130,6 +134,35 @@ def _pinned_only(model: str, *, idempotent: bool, cache: FragmentCache) -> bytes
 def _fill(shape: _Shape, values: dict[str, str], cache: FragmentCache) -> bytes:
     template = cache.get(("route shape", shape), lambda: Template.compile(bytes(_author(shape))))
     return template.fill(values)
+
+
+def _edited(
+    shape: _Shape, values: dict[str, str], route: ir.Route, arms: Sequence[ir.Arm]
+) -> bytes:
+    """The rest of the action: how long it may take, and the split.
+
+    The hash picks a point of 0..total and arms lie on it in order, so growing the last arm moves
+    only the callers that it gains. Without the header the point is random.
+    """
+    action = _timeout(shape.kind, route.timeout_s)
+    if shape.splits:
+        split = action.weighted_clusters
+        for index, arm in enumerate(arms):
+            split.clusters.add(name=values[f"arm{index}"]).weight.value = arm.weight
+        if shape.sticky_header is not None:
+            split.use_hash_policy.value = True
+    return _action(action)
+
+
+def _timeout(kind: Kind, timeout_s: float) -> route_components_pb2.RouteAction:
+    """An action with nothing but a timeout; a stream has none, see ``_bound``."""
+    action = route_components_pb2.RouteAction()
+    action.timeout.FromTimedelta(timedelta(seconds=0 if kind == "stream" else timeout_s))
+    return action
+
+
+def _action(action: route_components_pb2.RouteAction) -> bytes:
+    return field(_ROUTE_ACTION, action.SerializeToString(deterministic=True))
 
 
 def _values(route: ir.Route, arms: Sequence[ir.Arm], kind: Kind, *, pinned: bool) -> dict[str, str]:
@@ -168,18 +201,9 @@ def _send(action: RouteAction, shape: _Shape) -> None:
         action.cluster_header = headers.CLUSTER
         action.cluster_not_found_response_code = RouteActionClusterNotFoundResponseCode.NOT_FOUND
         return
-    if len(shape.weights) == 1:
+    if not shape.splits:
         action.cluster = slot("arm0")
         return
-    # The hash picks a point of 0..total and arms lie on it in order, so growing the last arm
-    # moves only the callers that it gains. Without the header the point is random.
-    action.weighted_clusters = WeightedCluster(
-        clusters=[
-            WeightedClusterClusterWeight(name=slot(f"arm{index}"), weight=weight)
-            for index, weight in enumerate(shape.weights)
-        ],
-        use_hash_policy=None if shape.sticky_header is None else True,
-    )
     if shape.sticky_header is not None:
         header = RouteActionHashPolicyHeader(header_name=shape.sticky_header)
         action.hash_policy = [RouteActionHashPolicy(header=header)]
@@ -189,12 +213,9 @@ def _bound(action: RouteAction, shape: _Shape) -> None:
     """How long the answer may take. Only streams bound their whole life here: a route that does
     so loses its timeout, and the listener bounds the life of all others."""
     if shape.kind == "stream":
-        action.timeout = seconds(0)
         action.max_stream_duration = RouteActionMaxStreamDuration(
             max_stream_duration=seconds(limits.STREAM_DURATION_S)
         )
-    else:
-        action.timeout = seconds(shape.timeout_s)
 
 
 def _mirror(shape: _Shape) -> list[RouteActionRequestMirrorPolicy]:
